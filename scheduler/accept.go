@@ -102,23 +102,12 @@ func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {
 	if !p.ByRetry {
 		return p.message(now)
 	}
-	schedule := s.schedule(&p.Retry, p.Topic)
+	schedule := s.cfg.Topics.Schedule(&p.Retry, p.Topic)
 	// After the last retry the message is due at once, and the leader ends it as dead.
 	delay, _ := schedule.After(int(p.Attempt) - 1)
 	by := *p
 	by.Delay, by.HasAt = delay, false
 	return by.message(now)
-}
-
-// schedule returns the retry schedule of a message: its own, else its topic's, else the default.
-func (s *Scheduler) schedule(own *message.Retry, topic string) message.Retry {
-	if !own.Empty() {
-		return *own
-	}
-	if t := s.cfg.Topics.Of(topic); t != nil && !t.Retry.Empty() {
-		return t.Retry
-	}
-	return s.cfg.Topics.retry()
 }
 
 // AcceptAll pushes a batch, waits for all outcomes and returns them in the batch's order. If ctx ends first, the

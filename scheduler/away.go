@@ -56,7 +56,10 @@ func (w *watch) run(ctx context.Context) {
 			return
 		}
 		for w.look(ctx) && ctx.Err() == nil {
-			sleep(ctx, lookPause)
+			select {
+			case <-ctx.Done():
+			case <-time.After(lookPause):
+			}
 		}
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // apart is a timeline whose buckets lie on several nodes, some of which are frozen or refuse connections.
@@ -91,18 +92,18 @@ func keyIn(bucket, buckets message.Bucket) string {
 func TestAccept_AFrozenNodeHoldsUpNoOtherBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &apart{}
-		r := newRig(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r := rig.New(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		store.set(true, 0, 1)
 		for bucket := range message.Bucket(2) {
 			for range 200 {
-				r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
+				r.S.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
 					func(scheduler.Accepted) {})
 			}
 		}
 		synctest.Wait()
 		begun := time.Now()
 		for range 50 {
-			r.push(scheduler.Push{Delay: time.Hour, Key: keyIn(2, 4)})
+			r.Push(scheduler.Push{Delay: time.Hour, Key: keyIn(2, 4)})
 		}
 		if took := time.Since(begun); took > time.Second {
 			t.Errorf("50 pushes to a bucket that answers took %s", took)
@@ -115,20 +116,20 @@ func TestAccept_AFrozenNodeHoldsUpNoOtherBucket(t *testing.T) {
 func TestAccept_AWaitForTheJournalHoldsUpNoOtherBucket(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		slow := &slowJournal{Journal: nil, slow: map[message.Bucket]bool{0: true, 1: true}}
-		r := newRig(t, 4, nil)
-		r.journal = slow
-		r.s = r.scheduler()
+		r := rig.New(t, 4, nil)
+		r.Journal = slow
+		r.S = r.Scheduler()
 		ctx, cancel := context.WithCancel(context.Background())
 		served := make(chan error, 1)
-		go func() { served <- r.s.Serve(ctx) }()
+		go func() { served <- r.S.Serve(ctx) }()
 		defer func() { cancel(); <-served }()
 		for bucket := range message.Bucket(2) {
-			r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
+			r.S.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour, Key: keyIn(bucket, 4)},
 				func(scheduler.Accepted) {})
 		}
 		synctest.Wait()
 		begun := time.Now()
-		r.push(scheduler.Push{Delay: time.Hour, Key: keyIn(2, 4)})
+		r.Push(scheduler.Push{Delay: time.Hour, Key: keyIn(2, 4)})
 		if took := time.Since(begun); took > 100*time.Millisecond {
 			t.Errorf("a push beside two that wait for the journal took %s", took)
 		}
@@ -157,10 +158,10 @@ func TestAccept_OnlyTheBucketsOfANodeThatIsAwayRefuse(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &apart{}
-				r := newRig(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				r := rig.New(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 				store.set(frozen, 1)
 				push := func(key string) error {
-					return r.s.AcceptAll(t.Context(),
+					return r.S.AcceptAll(t.Context(),
 						[]*scheduler.Push{{Topic: "a", Delay: time.Hour, Key: key}})[0].Err
 				}
 				_ = push(keyIn(1, 4)) // it may have been stored by a node that froze
@@ -192,16 +193,16 @@ func TestAccept_OnlyTheBucketsOfANodeThatIsAwayRefuse(t *testing.T) {
 func TestAccept_AllBucketsAwayAreNoMatterOfOne(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &apart{}
-		r := newRig(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r := rig.New(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		store.set(false, 0, 1, 2, 3)
 		for range 3 {
-			err := r.s.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "a", Delay: time.Hour, Key: "k"}})[0].Err
+			err := r.S.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "a", Delay: time.Hour, Key: "k"}})[0].Err
 			if away := (*scheduler.BucketError)(nil); !errors.Is(err, scheduler.ErrUnavailable) ||
 				errors.As(err, &away) {
 				t.Errorf("got %v, want that the store is unavailable", err)
 			}
 		}
 		store.set(false)
-		r.push(scheduler.Push{Delay: time.Hour, Key: "k"})
+		r.Push(scheduler.Push{Delay: time.Hour, Key: "k"})
 	})
 }

@@ -81,10 +81,7 @@ func (s *Scheduler) await(ctx context.Context, changes []Recorded) error {
 	return nil
 }
 
-// hasten informs the leader, here or on another instance, of an earlier head.
+// hasten informs the leader of an earlier head.
 func (s *Scheduler) hasten(bucket message.Bucket, head message.Milli) {
-	s.Nudge(bucket, head)
-	if s.leading.Load() == nil {
-		s.cfg.Announce(bucket, head)
-	}
+	s.cfg.Announce(bucket, head)
 }

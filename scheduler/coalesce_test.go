@@ -12,55 +12,22 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
-
-// shaky fails some adds: before they happen, or after.
-type shaky struct {
-	scheduler.Timeline
-	mu    sync.Mutex
-	fail  []error // one an add, nil lets it through
-	after bool    // the add happens, its reply is lost
-	calls int
-	sizes []int
-	hold  chan struct{} // adds wait for it
-}
-
-func (s *shaky) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
-	if s.hold != nil {
-		<-s.hold
-	}
-	s.mu.Lock()
-	s.calls++
-	s.sizes = append(s.sizes, len(batch))
-	var err error
-	if len(s.fail) > 0 {
-		err, s.fail = s.fail[0], s.fail[1:]
-	}
-	s.mu.Unlock()
-	if err != nil && !s.after {
-		return nil, 0, err
-	}
-	results, head, addErr := s.Timeline.Add(ctx, bucket, batch, now)
-	if err != nil {
-		return nil, 0, err
-	}
-	return results, head, addErr
-}
 
 func TestAccept_RepeatsALostReplyAndStoresOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{after: true, fail: []error{context.DeadlineExceeded}}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		a := r.push(scheduler.Push{Delay: time.Hour})
+		store := &rig.Shaky{After: true, Fail: []error{context.DeadlineExceeded}}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		a := r.Push(scheduler.Push{Delay: time.Hour})
 		if a.Duplicate || a.UID == "" || a.State != message.StateWaiting || a.Version != 1 {
 			t.Errorf("answer %+v", a)
 		}
-		heads, err := r.store.Heads(t.Context())
-		if err != nil || heads[0].Waiting != 1 || store.calls != 2 {
-			t.Fatalf("%+v waiting after %d calls, %v", heads, store.calls, err)
+		heads, err := r.Store.Heads(t.Context())
+		if err != nil || heads[0].Waiting != 1 || store.Calls != 2 {
+			t.Fatalf("%+v waiting after %d calls, %v", heads, store.Calls, err)
 		}
-		r.wantCounted(map[string]float64{"tarry_accepted_total": 1})
+		wantCounted(r, map[string]float64{"tarry_accepted_total": 1})
 	})
 }
 
@@ -68,8 +35,8 @@ func TestAccept_RepeatsALostReplyAndStoresOnce(t *testing.T) {
 // flush is one.
 func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{after: true}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		store := &rig.Shaky{After: true}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		intake := func(sequence uint64, id string) scheduler.Push {
 			uid, err := message.IntakeUID(sequence, time.Now(), id, "")
 			if err != nil {
@@ -77,13 +44,13 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 			}
 			return scheduler.Push{UID: uid, Stored: sequence, ID: id}
 		}
-		if _, err := r.store.Bury(
-			t.Context(), scheduler.Ref{ID: "canceled", Topic: "orders"}, 9, r.clock.Milli()); err != nil {
+		if _, err := r.Store.Bury(
+			t.Context(), scheduler.Ref{ID: "canceled", Topic: "orders"}, 9, r.Clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
-		r.push(scheduler.Push{ID: "there", Delay: time.Hour})
-		merging := r.push(scheduler.Push{ID: "merging", Delay: time.Hour})
-		before := r.push(scheduler.Push{Delay: time.Hour})
+		r.Push(scheduler.Push{ID: "there", Delay: time.Hour})
+		merging := r.Push(scheduler.Push{ID: "merging", Delay: time.Hour})
+		before := r.Push(scheduler.Push{Delay: time.Hour})
 		stored := intake(7, "")
 		for _, c := range []struct {
 			what              string
@@ -107,18 +74,18 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 			if c.state == message.StateNone {
 				c.state = message.StateWaiting
 			}
-			store.fail = []error{context.DeadlineExceeded, context.DeadlineExceeded}
-			calls := store.calls
-			a := r.push(push)
+			store.Fail = []error{context.DeadlineExceeded, context.DeadlineExceeded}
+			calls := store.Calls
+			a := r.Push(push)
 			if a.Duplicate != c.duplicate || a.Merged != c.merged || a.State != c.state ||
 				c.into != "" && a.UID != c.into {
 				t.Errorf("%s: got %+v", c.what, a)
 			}
-			if store.calls-calls != 3 {
-				t.Errorf("%s was sent %d times", c.what, store.calls-calls)
+			if store.Calls-calls != 3 {
+				t.Errorf("%s was sent %d times", c.what, store.Calls-calls)
 			}
 		}
-		r.wantCounted(
+		wantCounted(r, 
 			map[string]float64{"tarry_accepted_total": 7, "tarry_duplicates_total": 2, "tarry_merged_total": 1})
 	})
 }
@@ -126,33 +93,33 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 // The stream may bring a push again while it waits here: it is one message, which is accepted once.
 func TestAccept_CountsAPushOnceThatIsTwiceInAFlush(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{after: true, fail: []error{context.DeadlineExceeded}}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		store := &rig.Shaky{After: true, Fail: []error{context.DeadlineExceeded}}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		uid, err := message.IntakeUID(7, time.Now(), "", "")
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := &scheduler.Push{Topic: "orders", UID: uid, Stored: 7, Delay: time.Hour}
-		answers := r.s.AcceptAll(t.Context(), []*scheduler.Push{p, p})
+		answers := r.S.AcceptAll(t.Context(), []*scheduler.Push{p, p})
 		if answers[0].Err != nil || answers[1].Err != nil || answers[0].Duplicate || !answers[1].Duplicate ||
-			store.sizes[0] != 2 {
-			t.Errorf("got %+v of flushes of %v", answers, store.sizes)
+			store.Sizes[0] != 2 {
+			t.Errorf("got %+v of flushes of %v", answers, store.Sizes)
 		}
 	})
 }
 
 // wantCounted compares the counters of pushes; those not named are 0.
-func (r *rig) wantCounted(want map[string]float64) {
-	r.t.Helper()
-	families, err := r.metrics.Gather()
+func wantCounted(r *rig.Rig, want map[string]float64) {
+	r.T.Helper()
+	families, err := r.Metrics.Gather()
 	if err != nil {
-		r.t.Fatal(err)
+		r.T.Fatal(err)
 	}
 	pushes := []string{"tarry_accepted_total", "tarry_duplicates_total", "tarry_merged_total", "tarry_refused_total"}
 	for _, family := range families {
 		if name := family.GetName(); slices.Contains(pushes, name) {
 			if got := family.GetMetric()[0].GetCounter().GetValue(); got != want[name] {
-				r.t.Errorf("%s is %v, want %v", name, got, want[name])
+				r.T.Errorf("%s is %v, want %v", name, got, want[name])
 			}
 		}
 	}
@@ -161,15 +128,15 @@ func (r *rig) wantCounted(want map[string]float64) {
 func TestAccept_SaysUnknownWhenNoReplyComes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		lost := context.DeadlineExceeded
-		store := &shaky{after: true, fail: []error{lost, scheduler.ErrUnavailable, scheduler.ErrUnavailable}}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		store := &rig.Shaky{After: true, Fail: []error{lost, scheduler.ErrUnavailable, scheduler.ErrUnavailable}}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		p := &scheduler.Push{Topic: "orders", Delay: time.Hour}
-		a := r.s.AcceptAll(t.Context(), []*scheduler.Push{p})[0]
+		a := r.S.AcceptAll(t.Context(), []*scheduler.Push{p})[0]
 		if !errors.Is(a.Err, scheduler.ErrOutcomeUnknown) || errors.Is(a.Err, scheduler.ErrUnavailable) || a.UID == "" {
 			t.Fatalf("got %+v, want an unknown outcome with the uid to repeat", a)
 		}
 		p.UID = a.UID
-		if b := r.s.AcceptAll(t.Context(), []*scheduler.Push{p})[0]; b.Err != nil || !b.Duplicate || b.UID != a.UID {
+		if b := r.S.AcceptAll(t.Context(), []*scheduler.Push{p})[0]; b.Err != nil || !b.Duplicate || b.UID != a.UID {
 			t.Fatalf("the repeat: %+v", b)
 		}
 	})
@@ -178,9 +145,9 @@ func TestAccept_SaysUnknownWhenNoReplyComes(t *testing.T) {
 // The first try may have stored it, whatever a later one meets.
 func TestAccept_AFullStoreDoesNotHideAnUnknownOutcome(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{after: true, fail: []error{context.DeadlineExceeded, scheduler.ErrFull, scheduler.ErrFull}}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		a := r.s.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "a", Delay: time.Hour}})[0]
+		store := &rig.Shaky{After: true, Fail: []error{context.DeadlineExceeded, scheduler.ErrFull, scheduler.ErrFull}}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		a := r.S.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "a", Delay: time.Hour}})[0]
 		if !errors.Is(a.Err, scheduler.ErrOutcomeUnknown) || errors.Is(a.Err, scheduler.ErrFull) || a.UID == "" {
 			t.Errorf("got %v for %q; want an unknown outcome and the uid to repeat with", a.Err, a.UID)
 		}
@@ -188,12 +155,12 @@ func TestAccept_AFullStoreDoesNotHideAnUnknownOutcome(t *testing.T) {
 }
 
 func TestAcceptAll_NamesTheUIDWhenTheCallerGivesUp(t *testing.T) {
-	store := &shaky{hold: make(chan struct{})}
-	r := newRig0(t, 1, store)
+	store := &rig.Shaky{Hold: make(chan struct{})}
+	r := rig.NewShaky(t, 1, store)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	a := r.s.AcceptAll(ctx, []*scheduler.Push{{Topic: "orders", Delay: time.Hour}})[0]
-	close(store.hold)
+	a := r.S.AcceptAll(ctx, []*scheduler.Push{{Topic: "orders", Delay: time.Hour}})[0]
+	close(store.Hold)
 	if !errors.Is(a.Err, scheduler.ErrOutcomeUnknown) || a.UID == "" {
 		t.Fatalf("got %+v, want an unknown outcome with the uid to repeat", a)
 	}
@@ -201,12 +168,12 @@ func TestAcceptAll_NamesTheUIDWhenTheCallerGivesUp(t *testing.T) {
 
 func TestAccept_RefusesWhatCannotBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{fail: []error{scheduler.ErrFull, scheduler.ErrUnavailable, scheduler.ErrUnavailable,
+		store := &rig.Shaky{Fail: []error{scheduler.ErrFull, scheduler.ErrUnavailable, scheduler.ErrUnavailable,
 			scheduler.ErrUnavailable}}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		push := func(p *scheduler.Push) error { return r.s.AcceptAll(t.Context(), []*scheduler.Push{p})[0].Err }
-		if err := push(&scheduler.Push{Topic: "a"}); !errors.Is(err, scheduler.ErrFull) || store.calls != 1 {
-			t.Errorf("full store: %v after %d calls", err, store.calls)
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		push := func(p *scheduler.Push) error { return r.S.AcceptAll(t.Context(), []*scheduler.Push{p})[0].Err }
+		if err := push(&scheduler.Push{Topic: "a"}); !errors.Is(err, scheduler.ErrFull) || store.Calls != 1 {
+			t.Errorf("full store: %v after %d calls", err, store.Calls)
 		}
 		if err := push(&scheduler.Push{Topic: "a"}); !errors.Is(err, scheduler.ErrUnavailable) ||
 			errors.Is(err, scheduler.ErrOutcomeUnknown) {
@@ -219,7 +186,7 @@ func TestAccept_RefusesWhatCannotBe(t *testing.T) {
 		if err := push(&scheduler.Push{Topic: "a", Delay: 3653 * 24 * time.Hour}); err != nil {
 			t.Errorf("ten years: %v", err)
 		}
-		a := r.push(scheduler.Push{Delay: time.Hour})
+		a := r.Push(scheduler.Push{Delay: time.Hour})
 		time.Sleep(11 * time.Minute) // of the bubble
 		if err := push(&scheduler.Push{Topic: "a", UID: a.UID}); !errors.Is(err, scheduler.ErrStaleUID) {
 			t.Errorf("a uid older than the memory of ends: %v", err)
@@ -229,10 +196,10 @@ func TestAccept_RefusesWhatCannotBe(t *testing.T) {
 
 func TestAccept_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 4, nil)
+		r := rig.New(t, 4, nil)
 		push := func(p scheduler.Push) scheduler.Accepted {
 			p.Topic, p.Delay = "orders", time.Hour
-			return r.s.AcceptAll(t.Context(), []*scheduler.Push{&p})[0]
+			return r.S.AcceptAll(t.Context(), []*scheduler.Push{&p})[0]
 		}
 		real := push(scheduler.Push{Key: "k"})
 		coming, err := message.IntakeUID(7, time.Now(), "", "")
@@ -262,40 +229,40 @@ func TestAccept_RefusesAUIDThatNoPushWasAnsweredWith(t *testing.T) {
 
 func TestAccept_CountsADelayFromTheLatestThatNowCanBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
+		r := rig.New(t, 1, nil)
 		// Two servers say that this machine is at least 50 ms ahead, and at most 100 ms.
 		for _, source := range []string{"redis", "nats"} {
-			mono := r.clock.Mono()
-			r.clock.Sample(source, time.Now().Add(-100*time.Millisecond), mono-50*time.Millisecond, mono)
+			mono := r.Clock.Mono()
+			r.Clock.Sample(source, time.Now().Add(-100*time.Millisecond), mono-50*time.Millisecond, mono)
 		}
 		from := time.Now().Add(-50 * time.Millisecond)
-		if a := r.push(scheduler.Push{Delay: time.Hour}); a.Due != message.CeilMilli(from.Add(time.Hour)) {
+		if a := r.Push(scheduler.Push{Delay: time.Hour}); a.Due != message.CeilMilli(from.Add(time.Hour)) {
 			t.Errorf("due %s, want an hour from %s", a.Due.Time(), from)
 		}
-		if a := r.push(scheduler.Push{Delay: 3653 * 24 * time.Hour}); a.Err != nil {
+		if a := r.Push(scheduler.Push{Delay: 3653 * 24 * time.Hour}); a.Err != nil {
 			t.Errorf("ten years: %v", a.Err)
 		}
 	})
 }
 
 func TestAccept_GathersWhileTheStoreIsBusy(t *testing.T) {
-	store := &shaky{hold: make(chan struct{})}
-	r := newRig0(t, 4, store)
+	store := &rig.Shaky{Hold: make(chan struct{})}
+	r := rig.NewShaky(t, 4, store)
 	var wg sync.WaitGroup
 	const n = 900
 	for i := range n {
 		wg.Add(1)
-		r.s.Accept(&scheduler.Push{Topic: fmt.Sprintf("t.%d", i), Delay: time.Hour}, func(a scheduler.Accepted) {
+		r.S.Accept(&scheduler.Push{Topic: fmt.Sprintf("t.%d", i), Delay: time.Hour}, func(a scheduler.Accepted) {
 			if a.Err != nil {
 				t.Error(a.Err)
 			}
 			wg.Done()
 		})
 	}
-	close(store.hold)
+	close(store.Hold)
 	wg.Wait()
-	if store.calls > 20 {
-		t.Errorf("%d pushes took %d calls of sizes %v", n, store.calls, store.sizes)
+	if store.Calls > 20 {
+		t.Errorf("%d pushes took %d calls of sizes %v", n, store.Calls, store.Sizes)
 	}
 }
 
@@ -303,8 +270,8 @@ func TestAccept_GathersWhileTheStoreIsBusy(t *testing.T) {
 // waits for nothing.
 func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		store := &rig.Shaky{}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		sequence := uint64(0)
 		push := func(stored bool, delay time.Duration) <-chan error {
 			p := &scheduler.Push{Topic: "a", Delay: delay}
@@ -317,7 +284,7 @@ func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
 				p.UID, p.Stored = uid, sequence
 			}
 			done := make(chan error, 1)
-			r.s.Accept(p, func(a scheduler.Accepted) { done <- a.Err })
+			r.S.Accept(p, func(a scheduler.Accepted) { done <- a.Err })
 			return done
 		}
 		wait := func(all ...<-chan error) time.Duration {
@@ -334,8 +301,8 @@ func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
 			all = append(all, push(true, time.Hour))
 			time.Sleep(100 * time.Microsecond)
 		}
-		if took := wait(all...); took > 2*time.Millisecond || store.calls != 1 {
-			t.Errorf("ten pushes were stored in %d calls of %v, %s after the last", store.calls, store.sizes, took)
+		if took := wait(all...); took > 2*time.Millisecond || store.Calls != 1 {
+			t.Errorf("ten pushes were stored in %d calls of %v, %s after the last", store.Calls, store.Sizes, took)
 		}
 		if took := wait(push(false, time.Hour)); took != 0 {
 			t.Errorf("a push that somebody waits for took %s", took)
@@ -360,15 +327,15 @@ func TestAccept_LetsPushesFromTheIntakeGather(t *testing.T) {
 // canceled and forgotten it.
 func TestAccept_DoesNotStoreWhatWaitedHalfTheMemoryOfEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{hold: make(chan struct{})}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		store := &rig.Shaky{Hold: make(chan struct{})}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		answers := make(chan error, 2)
 		for range 2 {
-			r.s.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour}, func(a scheduler.Accepted) { answers <- a.Err })
+			r.S.Accept(&scheduler.Push{Topic: "a", Delay: time.Hour}, func(a scheduler.Accepted) { answers <- a.Err })
 			time.Sleep(time.Millisecond) // the first is in the store's hands before the second comes
 		}
 		time.Sleep(5*time.Minute + time.Second)
-		close(store.hold)
+		close(store.Hold)
 		for range 2 { // the first would be tried again, the second for the first time
 			if err := <-answers; !errors.Is(err, scheduler.ErrUnavailable) {
 				t.Fatalf("got %v; want it refused", err)
@@ -384,9 +351,9 @@ func TestAccept_DoesNotStoreWhatWaitedHalfTheMemoryOfEnds(t *testing.T) {
 // became of its first.
 func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &shaky{}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		a := r.push(scheduler.Push{Delay: time.Hour})
+		store := &rig.Shaky{}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		a := r.Push(scheduler.Push{Delay: time.Hour})
 		if got, err := store.Timeline.Cancel(t.Context(), a.UID, message.Milli(time.Now().UnixMilli())); err != nil ||
 			got.Code != scheduler.CancelDone {
 			t.Fatalf("cancel: %+v, %v", got, err)
@@ -395,10 +362,10 @@ func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 		answers := make(chan scheduler.Accepted, 3)
 		accept := func(p scheduler.Push) {
 			p.Topic, p.Delay = "orders", time.Hour
-			r.s.Accept(&p, func(a scheduler.Accepted) { answers <- a })
+			r.S.Accept(&p, func(a scheduler.Accepted) { answers <- a })
 			time.Sleep(time.Millisecond)
 		}
-		store.hold = make(chan struct{})
+		store.Hold = make(chan struct{})
 		accept(scheduler.Push{}) // in the store's hands; the others wait behind it
 		accept(scheduler.Push{UID: a.UID})
 		accept(scheduler.Push{})
@@ -407,7 +374,7 @@ func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 		if n, err := store.Timeline.Trim(t.Context(), 0, 1, now, 10); err != nil || n != 1 {
 			t.Fatalf("%d ends forgotten, %v; want the first's", n, err)
 		}
-		close(store.hold)
+		close(store.Hold)
 		for range 3 {
 			got := <-answers
 			if got.UID == a.UID {
@@ -457,12 +424,12 @@ func TestAccept_TakesAnotherUIDWhenOneWasTaken(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &twins{taken: 2, refused: refused}
-				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-				a := r.push(scheduler.Push{Topic: "mine", Delay: time.Hour})
+				r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				a := r.Push(scheduler.Push{Topic: "mine", Delay: time.Hour})
 				if a.Duplicate {
 					t.Fatal("a push was answered as the duplicate of another instance's message: it would be lost")
 				}
-				if got := r.info(a.UID).Topic; got != "mine" {
+				if got := r.Info(a.UID).Topic; got != "mine" {
 					t.Fatalf("the uid answered belongs to %q", got)
 				}
 			})
@@ -523,9 +490,9 @@ func TestAccept_TakesNobodyElsesMessageForAnEarlierTry(t *testing.T) {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &planted{other: other}
-				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-				a := r.push(scheduler.Push{Topic: "ours", Delay: time.Hour, Body: []byte("ours")})
-				if got := r.info(a.UID); a.UID == store.uid || a.Duplicate || got.Topic != "ours" ||
+				r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				a := r.Push(scheduler.Push{Topic: "ours", Delay: time.Hour, Body: []byte("ours")})
+				if got := r.Info(a.UID); a.UID == store.uid || a.Duplicate || got.Topic != "ours" ||
 					string(got.Body) != "ours" || got.ID != "" {
 					t.Errorf("answered %+v of %s %s %q, and %s is another's", a, got.UID, got.Topic,
 						got.Body, store.uid)
@@ -537,25 +504,25 @@ func TestAccept_TakesNobodyElsesMessageForAnEarlierTry(t *testing.T) {
 
 // What an earlier try stored may have changed before the next one finds it.
 func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
-	for what, then := range map[string]func(ctx context.Context, r *rig, uid message.UID) error{
-		"not at all": func(context.Context, *rig, message.UID) error { return nil },
-		"canceled": func(ctx context.Context, r *rig, uid message.UID) error {
-			_, err := r.s.Cancel(ctx, scheduler.Ref{UID: uid})
+	for what, then := range map[string]func(ctx context.Context, r *rig.Rig, uid message.UID) error{
+		"not at all": func(context.Context, *rig.Rig, message.UID) error { return nil },
+		"canceled": func(ctx context.Context, r *rig.Rig, uid message.UID) error {
+			_, err := r.S.Cancel(ctx, scheduler.Ref{UID: uid})
 			return err
 		},
-		"rescheduled": func(ctx context.Context, r *rig, uid message.UID) error {
-			_, err := r.s.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Shift: time.Hour, HasShift: true})
+		"rescheduled": func(ctx context.Context, r *rig.Rig, uid message.UID) error {
+			_, err := r.S.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Shift: time.Hour, HasShift: true})
 			return err
 		},
-		"of other content": func(ctx context.Context, r *rig, uid message.UID) error {
-			_, err := r.s.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Body: []byte("later"), HasBody: true})
+		"of other content": func(ctx context.Context, r *rig.Rig, uid message.UID) error {
+			_, err := r.S.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Body: []byte("later"), HasBody: true})
 			return err
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &planted{}
-				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 				store.then = func(uid message.UID) {
 					if err := then(t.Context(), r, uid); err != nil {
 						t.Error(err)
@@ -563,7 +530,7 @@ func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
 				}
 				for _, id := range []string{"", "ours"} {
 					store.lost = false
-					a := r.push(scheduler.Push{ID: id, Delay: time.Hour, Body: []byte("ours")})
+					a := r.Push(scheduler.Push{ID: id, Delay: time.Hour, Body: []byte("ours")})
 					if a.UID != store.uid || a.Duplicate {
 						t.Errorf("%q: answered %+v, and %s was stored", id, a, store.uid)
 					}
@@ -606,13 +573,13 @@ func (s *deaf) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, err
 func TestAccept_KnowsAWholeBatchWhoseReplyWasLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &deaf{lost: map[message.UID]bool{}}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		pushes := make([]*scheduler.Push, 1000) // two batches or three
 		for i := range pushes {
 			pushes[i] = &scheduler.Push{Topic: "orders", Delay: time.Hour, Body: []byte("ours")}
 		}
 		seen := map[message.UID]bool{}
-		for i, a := range r.s.AcceptAll(t.Context(), pushes) {
+		for i, a := range r.S.AcceptAll(t.Context(), pushes) {
 			if a.Err != nil || a.Duplicate || seen[a.UID] {
 				t.Fatalf("push %d is answered %+v", i, a)
 			}

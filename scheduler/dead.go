@@ -64,7 +64,7 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	m := info.Message
 	m.Attempt, m.Mark, m.Origin = 1, message.Mark{}, ""
 	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers),
-		func(h message.Header) bool { return h.Name == reasonHeader })
+		func(h message.Header) bool { return h.Name == ReasonHeader })
 	if m.Due = max(message.CeilMilli(now.Add(r.Delay)), 1); r.HasHeaders {
 		m.Headers = r.Headers
 	}
@@ -180,19 +180,27 @@ func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
 // deadLook is how often the leader looks for dead messages that have been kept long enough.
 const deadLook = time.Minute
 
-// purgeDead purges what died longer ago than dead messages are kept. It may take long, and blocks nothing else. After a
-// failure it waits for the next round.
-func (l *leadership) purgeDead(ctx context.Context) error {
-	until := l.s.cfg.Clock.Milli().Add(-l.s.cfg.DeadKeep)
-	r, err := l.s.PurgeMany(ctx, Selection{To: until}, nil)
-	if err != nil && ctx.Err() == nil {
-		l.s.log.Warn().Err(err).Msg("dead messages past their time cannot be purged")
+// PurgeOld purges what died longer ago than DeadKeep, from time to time until ctx ends. The leading instance runs it. A
+// purge may take long, and blocks nothing else. What fails waits for the next round.
+func (s *Scheduler) PurgeOld(ctx context.Context) {
+	tick := time.NewTicker(deadLook)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		until := s.cfg.Clock.Milli().Add(-s.cfg.DeadKeep)
+		r, err := s.PurgeMany(ctx, Selection{To: until}, nil)
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn().Err(err).Msg("dead messages past their time cannot be purged")
+		}
+		if r.Done > 0 {
+			s.log.Info().Int("messages", r.Done).Time("died_until", until.Time()).Msg(
+				"purged dead messages past their time")
+		}
 	}
-	if r.Done > 0 {
-		l.s.log.Info().Int("messages", r.Done).Time("died_until", until.Time()).Msg(
-			"purged dead messages past their time")
-	}
-	return nil
 }
 
 // buried returns the verdict on one dead message of many.

@@ -1,34 +1,19 @@
-// Package scheduler is the heart of tarry. It decides how a delayed message is accepted, when it is due, and what the
-// leader then does with it. It imports no driver: Redis, NATS and SQL implement the ports in ports.go, and
-// cmd/internal/app connects them. Package message defines messages, uids and states; it does not import this package.
+// Package scheduler decides how a delayed message is accepted, steered and looked up, on any instance. What the leader
+// alone does with it when it is due is package lead, which imports this one. Neither imports a driver: Redis, NATS and
+// SQL implement the ports in ports.go and steering.go, and cmd/internal/app connects them.
+//
+//	                    any instance                       the leader
+//	intake, HTTP ─▶ Accept ─▶ coalescer ─▶ Timeline ◀─ claim ── lead ─▶ Publisher
+//	                Cancel, Reschedule, … ──▶     │    finish, return
+//	                Get, lists ◀──────────────    └─ entries of package record ─▶ journal
+//
+// Package message defines messages, uids and states, and package record what the journal keeps of them.
 //
 // # Who may call what
 //
 // Any instance accepts, looks up and cancels. Only the leader begins a term, sweeps, claims, finishes, returns and
-// parks. Each of these calls carries the term: if the store knows a higher one it answers ErrStaleTerm, and the leader
-// steps down at once. Run lasts as long as the leadership: it ends with its context, and returns when nothing that it
-// started is still running.
-//
-// # Who owns what while this instance leads
-//
-// Each bucket has a scanner and a settler, each in its own goroutine. Data that is neither under a lock nor a
-// channel belongs to one of the two, and no other goroutine touches it.
-//
-//	leadership     one term: its lease, and what all buckets share: the lanes that
-//	│              failed lately (laneBook), pauses and rates (holds), both locked
-//	└─ scanner     one bucket: which lanes it has and whose turn it is; claims and
-//	   │           hands over; the scanning goroutine alone
-//	   ├─ inbox    earlier due times and lanes for the scanner to look at; locked;
-//	   │           pushes, poll and settlers write, the scanner reads
-//	   ├─ flight   the messages that are claimed; locked; the scanner adds, the
-//	   │           settler drops, poll compares it with the store's count
-//	   └─ settler  the publisher's answers (locked), and what they mean until it
-//	      │        is written; the settling goroutine alone
-//	      └─ copies  tries of copies of what expired or is dead
-//
-// A message takes one path: claim, flight, dispatch, publisher, put, judge, write, and out of flight. leadership.poll
-// is the safety net: it reads the head and the number of claims of every bucket, and nudges a scanner that missed
-// something.
+// parks: Timeline's part Leading. Each of these calls carries the term: if the store knows a higher one it answers
+// ErrStaleTerm, and the leader steps down at once.
 //
 // # Many at once
 //

@@ -19,8 +19,6 @@ var (
 	ErrFull = errors.New("store full")
 	// ErrBehind: the journal is so far behind that the outbox is full; nothing was written.
 	ErrBehind = errors.New("journal too far behind")
-	// ErrQuarantineFull: a bucket holds MaxQuarantined entries that the journal cannot hold; nothing was moved.
-	ErrQuarantineFull = fmt.Errorf("too many entries are quarantined: the limit is %d", MaxQuarantined)
 	// ErrUncertified: the store's server is not the certified one. Nothing was written, and only the leader can certify
 	// it. It is ErrUnavailable too.
 	ErrUncertified = fmt.Errorf("%w: what the store holds is being compared with the journal; try again in a moment",

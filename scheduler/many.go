@@ -201,5 +201,5 @@ func (s *Scheduler) browse(ctx context.Context, bucket message.Bucket, q Browse)
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	page, err := s.cfg.Timeline.Browse(ctx, bucket, q)
-	return page, looked(fmt.Sprintf("browse bucket %d", bucket), err)
+	return page, Looked(fmt.Sprintf("browse bucket %d", bucket), err)
 }

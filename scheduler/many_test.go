@@ -11,6 +11,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // slowCancel takes its time for a cancel, and knows the outcome only while the caller waits for it. From the n-th on it
@@ -37,14 +38,14 @@ func (s *slowCancel) Cancel(ctx context.Context, uid message.UID,
 }
 
 // canceling is a rig over such a store that holds 400 messages.
-func canceling(t *testing.T, store *slowCancel) (r *rig, waiting func() int) {
+func canceling(t *testing.T, store *slowCancel) (r *rig.Rig, waiting func() int) {
 	t.Helper()
-	r = newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+	r = rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 	for range 400 {
-		r.push(scheduler.Push{Delay: time.Hour})
+		r.Push(scheduler.Push{Delay: time.Hour})
 	}
 	return r, func() int {
-		count, err := r.s.TopicCount(t.Context(), "orders")
+		count, err := r.S.TopicCount(t.Context(), "orders")
 		if err != nil {
 			t.Fatalf("count: %v", err)
 		}
@@ -58,7 +59,7 @@ func TestMany_ThatIsEndedReportsWhatWasDone(t *testing.T) {
 		r, waiting := canceling(t, store)
 		ctx, end := context.WithCancelCause(t.Context())
 		time.AfterFunc(35*time.Millisecond, func() { end(scheduler.ErrStopping) })
-		report, err := r.s.CancelMany(ctx, scheduler.Selection{}, nil)
+		report, err := r.S.CancelMany(ctx, scheduler.Selection{}, nil)
 		if !errors.Is(err, scheduler.ErrStopping) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
 			t.Errorf("it ended with %v", err)
 		}
@@ -81,7 +82,7 @@ func TestMany_BeginsNoMoreOnceTheStoreIsAway(t *testing.T) {
 			return scheduler.ErrUnavailable
 		}}
 		r, waiting := canceling(t, store)
-		report, err := r.s.CancelMany(t.Context(), scheduler.Selection{}, nil)
+		report, err := r.S.CancelMany(t.Context(), scheduler.Selection{}, nil)
 		if !errors.Is(err, scheduler.ErrOutcomeUnknown) { // what may have happened is reported before what has not
 			t.Errorf("it ended with %v", err)
 		}

@@ -7,40 +7,41 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 func TestMerge_AnswersForTheMessageThatAPushWentInto(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, nil)
-		first := r.push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("1"), Merge: message.MergeReplace})
-		second := r.push(
+		r := rig.New(t, 2, nil)
+		first := r.Push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("1"), Merge: message.MergeReplace})
+		second := r.Push(
 			scheduler.Push{UID: "", ID: "a", Delay: time.Minute, Body: []byte("2"), Merge: message.MergeReplace})
 		if !second.Merged || second.UID != first.UID || second.Version != 2 || second.Due >= first.Due {
 			t.Fatalf("second: %+v, first %+v", second, first)
 		}
-		stop := r.lead(r.s, 1)
+		stop := r.Lead(r.S, 1)
 		time.Sleep(2 * time.Minute)
-		if got := r.nats.arrived(); len(got) != 1 || string(got[0].m.Body) != "2" {
+		if got := r.Nats.Arrived(); len(got) != 1 || string(got[0].M.Body) != "2" {
 			t.Errorf("arrived: %+v", got)
 		}
-		third := r.push(scheduler.Push{ID: "a", Body: []byte("3"), Merge: message.MergeReplace})
+		third := r.Push(scheduler.Push{ID: "a", Body: []byte("3"), Merge: message.MergeReplace})
 		if third.Merged || third.UID == first.UID {
 			t.Errorf("after the delivery: %+v", third)
 		}
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 	})
 }
 
 // The bound of debounce holds for the first push too: one that comes again unchanged moves nothing forward.
 func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
+		r := rig.New(t, 1, nil)
 		later := scheduler.Push{ID: "a", Delay: 10 * time.Second, Merge: message.MergeDebounce,
 			MaxWait: 4 * time.Second}
 		bound := message.CeilMilli(time.Now().Add(later.MaxWait))
-		first := r.push(later)
+		first := r.Push(later)
 		time.Sleep(time.Second)
-		if again := r.push(later); first.Due != bound || again.Due != bound || !again.Merged {
+		if again := r.Push(later); first.Due != bound || again.Due != bound || !again.Merged {
 			t.Errorf("due %d, and again %+v, want %d", first.Due, again, bound)
 		}
 		waited := later // in the intake, before it was read
@@ -51,7 +52,7 @@ func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 		sooner.ID, sooner.Delay = "d", 2*time.Second
 		for want, p := range map[time.Duration]scheduler.Push{time.Second: waited, 4 * time.Second: at,
 			2 * time.Second: sooner} {
-			if got := r.push(p); got.Due != message.CeilMilli(time.Now().Add(want)) {
+			if got := r.Push(p); got.Due != message.CeilMilli(time.Now().Add(want)) {
 				t.Errorf("%s is due in %s, want %s", p.ID, time.Until(got.Due.Time()), want)
 			}
 		}
@@ -62,25 +63,25 @@ func TestMerge_MaxWaitBoundsTheFirstPushToo(t *testing.T) {
 // another.
 func TestMerge_ACancelByThePushesOwnUIDIsHonest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
+		r := rig.New(t, 1, nil)
 		uid, err := message.IntakeUID(7, time.Now(), "a", "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		first := r.push(scheduler.Push{ID: "a", Merge: message.MergeReplace, Body: []byte("1")})
-		merged := r.push(scheduler.Push{UID: uid, Stored: 7, ID: "a", Merge: message.MergeReplace, Body: []byte("2")})
+		first := r.Push(scheduler.Push{ID: "a", Merge: message.MergeReplace, Body: []byte("1")})
+		merged := r.Push(scheduler.Push{UID: uid, Stored: 7, ID: "a", Merge: message.MergeReplace, Body: []byte("2")})
 		if !merged.Merged {
 			t.Fatalf("it was not merged: %+v", merged)
 		}
-		if i := r.info(uid); i.UID != first.UID || i.State != message.StateWaiting {
+		if i := r.Info(uid); i.UID != first.UID || i.State != message.StateWaiting {
 			t.Errorf("it is %s, %s", i.UID, i.State)
 		}
-		stop := r.lead(r.s, 1)
+		stop := r.Lead(r.S, 1)
 		time.Sleep(time.Second)
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil || c.Code != scheduler.CancelEnded ||
+		if c, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil || c.Code != scheduler.CancelEnded ||
 			c.Info.State != message.StateDelivered {
 			t.Errorf("cancel after delivery: %s, %s, %v", c.Code, c.Info.State, err)
 		}
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 	})
 }

@@ -12,14 +12,14 @@ import (
 // their total time.
 func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, error) {
 	count, err := s.cfg.Timeline.Count(ctx, topic)
-	return count, looked("count "+topic, err)
+	return count, Looked("count "+topic, err)
 }
 
 // TopicCounts returns the counts of up to limit topics that have messages, ordered by name and beginning after the
 // given one. It reads the names of all topics and the messages in flight.
 func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]TopicCount, error) {
 	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
-	return counts, looked("count topics", err)
+	return counts, Looked("count topics", err)
 }
 
 // Pauses lists the patterns that are paused.
@@ -27,7 +27,7 @@ func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	pauses, err := s.cfg.Timeline.Pauses(ctx)
-	return pauses, looked("list pauses", err)
+	return pauses, Looked("list pauses", err)
 }
 
 // pauseWait is how long the answer to a pause or a resume waits for the leader.
@@ -83,32 +83,11 @@ func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange, is str
 func (s *Scheduler) takenOver(ctx context.Context) bool {
 	ctx, stop := context.WithTimeout(ctx, pauseWait)
 	defer stop()
-	if leads, err := s.ReadPauses(ctx); leads {
-		return err == nil
-	}
 	return s.cfg.AskPauses(ctx) == nil
 }
 
-// ReadPauses reports whether this instance leads. If so it reads what is paused, and returns once nothing that is
-// paused is on its way to NATS any more.
-func (s *Scheduler) ReadPauses(ctx context.Context) (leads bool, err error) {
-	l := s.leading.Load()
-	if l == nil {
-		return false, nil
-	}
-	if err := l.readPauses(ctx); err != nil {
-		return true, err
-	}
-	for bucket := range l.scanners {
-		if err := l.scanners[bucket].Load().handedOver(ctx); err != nil {
-			return true, err
-		}
-	}
-	return true, nil
-}
-
-// looked returns the error of a call that writes nothing, whose outcome is never unknown.
-func looked(step string, err error) error {
+// Looked returns the error of a call that writes nothing, whose outcome is never unknown.
+func Looked(step string, err error) error {
 	switch {
 	case errors.Is(err, ErrOutcomeUnknown):
 		return fmt.Errorf("%s: %w: %v", step, ErrUnavailable, err)

@@ -8,12 +8,13 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // sentAfter counts the messages of a topic that were handed over after a moment.
-func (r *rig) sentAfter(topic string, moment time.Time) (n int) {
-	for _, a := range r.nats.arrived() {
-		if a.m.Topic == topic && a.at.After(moment) {
+func sentAfter(r *rig.Rig, topic string, moment time.Time) (n int) {
+	for _, a := range r.Nats.Arrived() {
+		if a.M.Topic == topic && a.At.After(moment) {
 			n++
 		}
 	}
@@ -22,19 +23,19 @@ func (r *rig) sentAfter(topic string, moment time.Time) (n int) {
 
 func TestPause_AtAStandbyAnswersWhenTheLeaderHasTakenItOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, nil)
-		r.ask = func(ctx context.Context) error {
+		r := rig.New(t, 2, nil)
+		r.Ask = func(ctx context.Context) error {
 			time.Sleep(20 * time.Millisecond) // the way there
-			if leads, err := r.s.ReadPauses(ctx); err != nil || !leads {
+			if leads, err := r.S.ReadPauses(ctx); err != nil || !leads {
 				return errors.Join(err, errors.New("it does not lead"))
 			}
 			return nil
 		}
-		standby := r.scheduler()
-		stop := r.lead(r.s, 1)
-		defer func() { _ = stop(errStop) }()
+		standby := r.Scheduler()
+		stop := r.Lead(r.S, 1)
+		defer func() { _ = stop(rig.ErrStop) }()
 		for i := range 4000 { // one a millisecond, for four seconds
-			r.push(scheduler.Push{Topic: "orders.a", Delay: time.Duration(i) * time.Millisecond})
+			r.Push(scheduler.Push{Topic: "orders.a", Delay: time.Duration(i) * time.Millisecond})
 		}
 		time.Sleep(1100 * time.Millisecond)
 		inEffect, err := standby.Pause(t.Context(), "orders.>", "ops")
@@ -43,7 +44,7 @@ func TestPause_AtAStandbyAnswersWhenTheLeaderHasTakenItOver(t *testing.T) {
 		}
 		paused := time.Now()
 		time.Sleep(1500 * time.Millisecond)
-		if n := r.sentAfter("orders.a", paused); n > 0 {
+		if n := sentAfter(r, "orders.a", paused); n > 0 {
 			t.Errorf("%d messages left after the answer", n)
 		}
 		was, inEffect, err := standby.Resume(t.Context(), "orders.>")
@@ -52,7 +53,7 @@ func TestPause_AtAStandbyAnswersWhenTheLeaderHasTakenItOver(t *testing.T) {
 		}
 		resumed := time.Now()
 		time.Sleep(100 * time.Millisecond)
-		if n := r.sentAfter("orders.a", resumed.Add(-1)); n < 1000 {
+		if n := sentAfter(r, "orders.a", resumed.Add(-1)); n < 1000 {
 			t.Errorf("%d messages left within a tenth of a second of the resume", n)
 		}
 	})
@@ -60,16 +61,16 @@ func TestPause_AtAStandbyAnswersWhenTheLeaderHasTakenItOver(t *testing.T) {
 
 func TestPause_SaysWhenTheLeaderHasNotAnswered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
-		r.ask = func(ctx context.Context) error {
+		r := rig.New(t, 1, nil)
+		r.Ask = func(ctx context.Context) error {
 			<-ctx.Done()
 			return ctx.Err()
 		}
-		standby := r.scheduler()
-		stop := r.lead(r.s, 1)
-		defer func() { _ = stop(errStop) }()
+		standby := r.Scheduler()
+		stop := r.Lead(r.S, 1)
+		defer func() { _ = stop(rig.ErrStop) }()
 		for i := range 4000 {
-			r.push(scheduler.Push{Topic: "orders.a", Delay: time.Duration(i) * time.Millisecond})
+			r.Push(scheduler.Push{Topic: "orders.a", Delay: time.Duration(i) * time.Millisecond})
 		}
 		time.Sleep(300 * time.Millisecond)
 		asked := time.Now()
@@ -78,7 +79,7 @@ func TestPause_SaysWhenTheLeaderHasNotAnswered(t *testing.T) {
 			t.Fatalf("pause: in effect %t, %v, after %s", inEffect, err, time.Since(asked))
 		}
 		time.Sleep(time.Until(asked.Add(1050 * time.Millisecond)))
-		if n := r.sentAfter("orders.a", asked.Add(1050*time.Millisecond)); n > 0 {
+		if n := sentAfter(r, "orders.a", asked.Add(1050*time.Millisecond)); n > 0 {
 			t.Errorf("%d messages left more than a second after the pause", n)
 		}
 		if was, inEffect, err := standby.Resume(t.Context(), "orders.>"); !was || inEffect || err != nil {
@@ -89,20 +90,20 @@ func TestPause_SaysWhenTheLeaderHasNotAnswered(t *testing.T) {
 
 func TestPause_WaitsForWhatIsBeingHandedOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
-		r.nats.hands = func() { time.Sleep(50 * time.Millisecond) }
-		stop := r.lead(r.s, 1)
-		defer func() { _ = stop(errStop) }()
+		r := rig.New(t, 1, nil)
+		r.Nats.Hands = func() { time.Sleep(50 * time.Millisecond) }
+		stop := r.Lead(r.S, 1)
+		defer func() { _ = stop(rig.ErrStop) }()
 		for range 10 {
-			r.push(scheduler.Push{Topic: "orders.a", Delay: 100 * time.Millisecond})
+			r.Push(scheduler.Push{Topic: "orders.a", Delay: 100 * time.Millisecond})
 		}
 		time.Sleep(200 * time.Millisecond) // they are being handed over
-		if inEffect, err := r.s.Pause(t.Context(), "orders.>", "ops"); err != nil || !inEffect {
+		if inEffect, err := r.S.Pause(t.Context(), "orders.>", "ops"); err != nil || !inEffect {
 			t.Fatalf("pause: %t, %v", inEffect, err)
 		}
 		paused := time.Now()
 		time.Sleep(5 * time.Second)
-		if n := r.sentAfter("orders.a", paused); n > 0 {
+		if n := sentAfter(r, "orders.a", paused); n > 0 {
 			t.Errorf("%d messages left after the answer", n)
 		}
 	})

@@ -336,3 +336,22 @@ type Outcome struct {
 	Sequence  uint64
 	Duplicate bool
 }
+
+// Refusal is a transition that a store was asked for and did not make.
+type Refusal struct {
+	UID    message.UID
+	Bucket message.Bucket
+	message.Transition
+	At message.Milli
+	// Unreadable: the record of the message is damaged, so that nobody knows its state. From is then StateNone, and To
+	// is the state that the refused call would have given it.
+	Unreadable bool
+}
+
+// MaxRefusals bounds how many refusals a bucket keeps.
+const MaxRefusals = 1000
+
+var outcomeWords = []string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"}
+
+// String returns the kind's word in metrics.
+func (k OutcomeKind) String() string { return word(outcomeWords, k) }

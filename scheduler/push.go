@@ -76,7 +76,7 @@ func (p *Push) digest() message.Digest {
 	// A consumer that sends a message back twice may word its reason differently.
 	kept := 0
 	for i := range p.Headers {
-		if p.Headers[i].Name != reasonHeader {
+		if p.Headers[i].Name != ReasonHeader {
 			kept++
 		}
 	}
@@ -84,7 +84,7 @@ func (p *Push) digest() message.Digest {
 	part(p.Options)
 	number(kept)
 	for i := range p.Headers {
-		if p.Headers[i].Name != reasonHeader {
+		if p.Headers[i].Name != ReasonHeader {
 			part(p.Headers[i].Name)
 			part(p.Headers[i].Value)
 		}
@@ -115,3 +115,6 @@ func (p *Push) message(now time.Time) *message.Message {
 	}
 	return m
 }
+
+// ReasonHeader is the header in which a consumer that sends a message back says why.
+const ReasonHeader = "Tarry-Reason"

@@ -11,14 +11,16 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
 // reallyKept is a journal as the app wires it: Remembered is Store.Names.
 type reallyKept struct {
-	keptJournal
+	rig.KeptJournal
 	store journal.Store
 	took  time.Duration
 }
@@ -49,7 +51,7 @@ func (j *reallyKept) Find(ctx context.Context, ref scheduler.Ref) ([]message.Inf
 }
 
 type recordedRig struct {
-	*rig
+	*rig.Rig
 	tl *memory.Timeline
 	j  *reallyKept
 }
@@ -59,8 +61,8 @@ func newRecorded(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline)
 		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20)))
 	}
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
-			Wrote: func(scheduler.Entry) {}}})
+		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -69,32 +71,32 @@ func newRecorded(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := newRig(t, 1, func(scheduler.Timeline) scheduler.Timeline { return tl })
+	r := rig.New(t, 1, func(scheduler.Timeline) scheduler.Timeline { return tl })
 	if wrap != nil {
-		r.store = wrap(tl)
+		r.Store = wrap(tl)
 	}
 	j := &reallyKept{store: store}
-	r.journal, r.names, r.sure = j, 7*24*time.Hour, true
-	r.s = r.scheduler()
-	r.serve(r.s)
+	r.Journal, r.Names, r.Sure = j, 7*24*time.Hour, true
+	r.S = r.Scheduler()
+	r.Serve(r.S)
 	return &recordedRig{r, tl, j}
 }
 
 func (r *recordedRig) drain() {
-	r.t.Helper()
+	r.T.Helper()
 	outbox := &journal.Reconciler{Store: r.j.store, Timeline: r.tl, Timeout: time.Minute, Log: zerolog.Nop()}
-	if _, _, err := outbox.Drain(r.t.Context(), 0, 0); err != nil {
-		r.t.Fatal(err)
+	if _, _, err := outbox.Drain(r.T.Context(), 0, 0); err != nil {
+		r.T.Fatal(err)
 	}
 }
 
 // forget passes the memory of ends.
 func (r *recordedRig) forget(d time.Duration) {
-	r.t.Helper()
+	r.T.Helper()
 	r.drain()
 	time.Sleep(d)
-	if n, err := r.tl.Trim(r.t.Context(), 0, 1, r.clock.Milli(), 1000); err != nil || n == 0 {
-		r.t.Fatalf("trim: %d, %v", n, err)
+	if n, err := r.tl.Trim(r.T.Context(), 0, 1, r.Clock.Milli(), 1000); err != nil || n == 0 {
+		r.T.Fatalf("trim: %d, %v", n, err)
 	}
 }
 
@@ -109,47 +111,47 @@ func TestAccept_TakesNoMergedPushAnewWhenItIsRepeatedByItsUID(t *testing.T) {
 				name := message.ContentName("orders", []byte("cart 1"))
 				cart := scheduler.Push{ID: name, Merge: message.MergeReplace, Body: []byte("cart 1"),
 					Delay: time.Minute}
-				first := r.push(cart)
+				first := r.Push(cart)
 				time.Sleep(time.Second)
 				// The uid that a 504 would name.
-				ids := scheduler.NewIDs(held{}, time.Now)
+				ids := scheduler.NewIDs(rig.Slot{}, time.Now)
 				uid, err := ids.Next(first.UID.Hash())
 				if err != nil {
 					t.Fatal(err)
 				}
 				second := cart
 				second.UID = uid
-				if a := r.push(second); !a.Merged || a.UID != first.UID {
+				if a := r.Push(second); !a.Merged || a.UID != first.UID {
 					t.Fatalf("merge: %+v", a)
 				}
-				if a := r.push(second); !a.Merged || a.UID != first.UID {
+				if a := r.Push(second); !a.Merged || a.UID != first.UID {
 					t.Fatalf("again: %+v", a)
 				}
 				if end == "canceled" {
-					if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil ||
+					if c, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: uid}); err != nil ||
 						c.Code != scheduler.CancelDone {
 						t.Fatalf("cancel: %+v, %v", c, err)
 					}
 				} else {
-					stop := r.lead(r.s, 1)
+					stop := r.Lead(r.S, 1)
 					time.Sleep(2 * time.Minute)
-					_ = stop(errStop)
-					if n := len(r.nats.arrived()); n != 1 {
+					_ = stop(rig.ErrStop)
+					if n := len(r.Nats.Arrived()); n != 1 {
 						t.Fatalf("%d delivered", n)
 					}
 				}
 				r.forget(11 * time.Minute)
-				before := len(r.nats.arrived())
-				a := r.try(second)
+				before := len(r.Nats.Arrived())
+				a := try(r.Rig, second)
 				if a.Err == nil && !a.Duplicate && !a.Merged {
 					t.Errorf("the push that went into %s, which is %s, is accepted anew as %s (%s)", first.UID, end,
 						a.UID, a.State)
 				}
-				stop := r.lead(r.s, 2)
+				stop := r.Lead(r.S, 2)
 				time.Sleep(2 * time.Minute)
-				_ = stop(errStop)
-				if n := len(r.nats.arrived()) - before; n != 0 {
-					t.Errorf("and delivered %d more times: %q", n, r.nats.arrived()[before].m.Body)
+				_ = stop(rig.ErrStop)
+				if n := len(r.Nats.Arrived()) - before; n != 0 {
+					t.Errorf("and delivered %d more times: %q", n, r.Nats.Arrived()[before].M.Body)
 				}
 			})
 		})
@@ -202,14 +204,14 @@ func (s *frozenBucket) Add(ctx context.Context, bucket message.Bucket, batch []*
 func TestAccept_ABucketThatIsAwayHoldsUpNoNamesOfAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var f *frozenBucket
-		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline {
+		r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline {
 			f = &frozenBucket{Timeline: tl, bucket: 0, buckets: 2}
 			return f
 		})
 		j := &memoryOfNames{}
-		r.journal, r.names, r.sure = j, 7*24*time.Hour, true
-		r.s = r.scheduler()
-		r.serve(r.s)
+		r.Journal, r.Names, r.Sure = j, 7*24*time.Hour, true
+		r.S = r.Scheduler()
+		r.Serve(r.S)
 		var here []string // ids in the bucket that goes away
 		other := ""
 		for i := 0; len(here) < 40 || other == ""; i++ {
@@ -222,8 +224,8 @@ func TestAccept_ABucketThatIsAwayHoldsUpNoNamesOfAnother(t *testing.T) {
 		}
 		here = here[:40]
 		for _, id := range here { // accepted, in the journal, waiting
-			a := r.push(scheduler.Push{ID: id, Body: []byte("x"), Delay: time.Hour})
-			found, err := r.store.Find(t.Context(), scheduler.Ref{UID: a.UID})
+			a := r.Push(scheduler.Push{ID: id, Body: []byte("x"), Delay: time.Hour})
+			found, err := r.Store.Find(t.Context(), scheduler.Ref{UID: a.UID})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -231,11 +233,11 @@ func TestAccept_ABucketThatIsAwayHoldsUpNoNamesOfAnother(t *testing.T) {
 		}
 		f.on.Store(true) // now the node is away, and its producers repeat what they pushed
 		for _, id := range here {
-			r.s.Accept(&scheduler.Push{Topic: "orders", ID: id, Body: []byte("x"), Delay: time.Hour},
+			r.S.Accept(&scheduler.Push{Topic: "orders", ID: id, Body: []byte("x"), Delay: time.Hour},
 				func(scheduler.Accepted) {})
 		}
 		begun := time.Now()
-		a := r.try(scheduler.Push{ID: other, Body: []byte("new"), Delay: time.Hour})
+		a := try(r, scheduler.Push{ID: other, Body: []byte("new"), Delay: time.Hour})
 		if took := time.Since(begun); took > 3*time.Second || a.Err != nil { // a call that finds out, and a look at all
 			t.Errorf("a push to the other bucket took %s, %v", took, a.Err)
 		}
@@ -247,14 +249,14 @@ func TestAccept_ABucketThatIsAwayHoldsUpNoNamesOfAnother(t *testing.T) {
 func TestCancel_ByNameMeansTheSameAfterARecovery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, nil)
-		first := r.push(scheduler.Push{ID: "a", Body: []byte("x")})
-		stop := r.lead(r.s, 1)
+		first := r.Push(scheduler.Push{ID: "a", Body: []byte("x")})
+		stop := r.Lead(r.S, 1)
 		time.Sleep(time.Second)
-		retry := r.push(scheduler.Push{ID: "a", Body: []byte("x"), Attempt: 2})
+		retry := r.Push(scheduler.Push{ID: "a", Body: []byte("x"), Attempt: 2})
 		time.Sleep(time.Second)
-		_ = stop(errStop)
-		next := r.push(scheduler.Push{ID: "a", Body: []byte("y"), Merge: message.MergeKeep, Delay: time.Hour})
-		if n := len(r.nats.arrived()); n != 2 {
+		_ = stop(rig.ErrStop)
+		next := r.Push(scheduler.Push{ID: "a", Body: []byte("y"), Merge: message.MergeKeep, Delay: time.Hour})
+		if n := len(r.Nats.Arrived()); n != 2 {
 			t.Fatalf("%d delivered", n)
 		}
 		r.drain()
@@ -263,19 +265,19 @@ func TestCancel_ByNameMeansTheSameAfterARecovery(t *testing.T) {
 			t.Fatal(records, err)
 		}
 		again := newRecorded(t, nil) // the store is empty, and filled from the journal
-		if _, err := again.tl.Restore(t.Context(), 0, records, r.clock.Milli(), r.clock.Milli()); err != nil {
+		if _, err := again.tl.Restore(t.Context(), 0, records, r.Clock.Milli(), r.Clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
-		if a := again.try(scheduler.Push{ID: "a", Body: []byte("y"), Delay: time.Hour}); a.Err == nil &&
+		if a := try(again.Rig, scheduler.Push{ID: "a", Body: []byte("y"), Delay: time.Hour}); a.Err == nil &&
 			a.UID != next.UID {
 			t.Errorf("the answer to a repeat names %s, which is %s; want %s", a.UID, a.State, next.UID)
 		}
-		c, err := again.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"})
-		stands := again.info(next.UID)
+		c, err := again.S.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"})
+		stands := again.Info(next.UID)
 		if err != nil || c.Code != scheduler.CancelDone {
 			t.Errorf("cancel: %s of %s, %v, while %s is %s", c.Code, c.Info.UID, err, next.UID, stands.State)
 		}
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"}); err != nil ||
+		if c, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "a", Topic: "orders"}); err != nil ||
 			c.Code != scheduler.CancelDone {
 			t.Errorf("cancel before the loss: %s, %v", c.Code, err)
 		}
@@ -288,7 +290,7 @@ func TestAccept_OfTwoPushesUnderANameTheFirstIsStoredFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, nil)
 		r.j.took = 5 * time.Millisecond
-		got := r.s.AcceptAll(t.Context(), []*scheduler.Push{
+		got := r.S.AcceptAll(t.Context(), []*scheduler.Push{
 			{Topic: "orders", ID: "a", Body: []byte("first"), Delay: time.Minute},
 			{Topic: "orders", ID: "a", Body: []byte("second"), Delay: time.Minute, Merge: message.MergeKeep},
 		})

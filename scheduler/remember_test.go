@@ -12,11 +12,12 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // memoryOfNames is a journal that remembers what a test writes to it.
 type memoryOfNames struct {
-	keptJournal
+	rig.KeptJournal
 	known []message.Info // the latest first
 	err   error
 	mu    sync.Mutex // of asked: look-ups run side by side
@@ -45,31 +46,31 @@ func (j *memoryOfNames) Remembered(ctx context.Context, pushes []*message.Messag
 }
 
 // remembering is a rig whose scheduler asks a journal about names for a week.
-func remembering(t *testing.T, sure bool) (*rig, *memoryOfNames) {
-	r, j := newRig(t, 2, nil), &memoryOfNames{}
-	r.journal, r.names, r.sure = j, 7*24*time.Hour, sure
-	r.s = r.scheduler()
-	r.serve(r.s)
+func remembering(t *testing.T, sure bool) (*rig.Rig, *memoryOfNames) {
+	r, j := rig.New(t, 2, nil), &memoryOfNames{}
+	r.Journal, r.Names, r.Sure = j, 7*24*time.Hour, sure
+	r.S = r.Scheduler()
+	r.Serve(r.S)
 	return r, j
 }
 
 // try is push where a refusal is an answer too.
-func (r *rig) try(p scheduler.Push) scheduler.Accepted {
+func try(r *rig.Rig, p scheduler.Push) scheduler.Accepted {
 	if p.Topic == "" {
 		p.Topic = "orders"
 	}
-	return r.s.AcceptAll(context.Background(), []*scheduler.Push{&p})[0]
+	return r.S.AcceptAll(context.Background(), []*scheduler.Push{&p})[0]
 }
 
 // forgotten pushes a message, and returns it as the journal remembers it after it ended an hour ago, when the timeline
 // has forgotten it.
-func (r *rig) forgotten(j *memoryOfNames, state message.State, p scheduler.Push) message.Info {
-	r.t.Helper()
+func forgotten(r *rig.Rig, j *memoryOfNames, state message.State, p scheduler.Push) message.Info {
+	r.T.Helper()
 	other := p
 	other.ID = p.ID + " of another name" // the timeline never has the name itself
-	a := r.push(other)
-	digest := r.digest(p)
-	i := message.Info{State: state, Version: 2, EndedAt: r.clock.Milli().Add(-time.Hour),
+	a := r.Push(other)
+	digest := digest(r, p)
+	i := message.Info{State: state, Version: 2, EndedAt: r.Clock.Milli().Add(-time.Hour),
 		Message: message.Message{UID: a.UID[:len(a.UID)-1] + "z", ID: p.ID, Topic: "orders", Key: p.Key,
 			Attempt: max(p.Attempt, 1), Digest: digest}}
 	j.known = append([]message.Info{i}, j.known...)
@@ -77,13 +78,13 @@ func (r *rig) forgotten(j *memoryOfNames, state message.State, p scheduler.Push)
 }
 
 // digest is that of a push, as a scheduler of another store would keep it.
-func (r *rig) digest(p scheduler.Push) message.Digest {
-	r.t.Helper()
-	twin := newRig(r.t, 1, nil)
-	a := twin.push(p)
-	found, err := twin.store.Find(r.t.Context(), scheduler.Ref{UID: a.UID})
+func digest(r *rig.Rig, p scheduler.Push) message.Digest {
+	r.T.Helper()
+	twin := rig.New(r.T, 1, nil)
+	a := twin.Push(p)
+	found, err := twin.Store.Find(r.T.Context(), scheduler.Ref{UID: a.UID})
 	if err != nil || len(found) != 1 {
-		r.t.Fatalf("the twin has %v, %v", found, err)
+		r.T.Fatalf("the twin has %v, %v", found, err)
 	}
 	return found[0].Digest
 }
@@ -92,9 +93,9 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := remembering(t, true)
 		push := func(id, body string, attempt uint32) scheduler.Accepted {
-			return r.try(scheduler.Push{ID: id, Body: []byte(body), Attempt: attempt, Delay: time.Hour})
+			return try(r, scheduler.Push{ID: id, Body: []byte(body), Attempt: attempt, Delay: time.Hour})
 		}
-		first := r.forgotten(j, message.StateDelivered,
+		first := forgotten(r, j, message.StateDelivered,
 			scheduler.Push{ID: "charge-17", Body: []byte("x"), Delay: time.Hour})
 		if a := push("charge-17", "x", 0); a.Err != nil || !a.Duplicate || a.UID != first.UID ||
 			a.State != message.StateDelivered {
@@ -109,12 +110,12 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 		if a := push("charge-17", "z", 2); !errors.Is(a.Err, scheduler.ErrDuplicateID) { // the timeline knows that one
 			t.Errorf("other content of the retry: %+v", a)
 		}
-		r.forgotten(j, message.StateCanceled, scheduler.Push{ID: "canceled", Body: []byte("x"), Delay: time.Hour})
+		forgotten(r, j, message.StateCanceled, scheduler.Push{ID: "canceled", Body: []byte("x"), Delay: time.Hour})
 		if a := push("canceled", "x", 0); !errors.Is(a.Err, scheduler.ErrDuplicateID) ||
 			a.State != message.StateCanceled {
 			t.Errorf("after another end: %+v", a)
 		}
-		second := r.forgotten(j, message.StateDelivered,
+		second := forgotten(r, j, message.StateDelivered,
 			scheduler.Push{ID: "retried", Body: []byte("x"), Attempt: 2, Delay: time.Hour})
 		if a := push("retried", "x", 2); !a.Duplicate || a.UID != second.UID {
 			t.Errorf("a retry that was stored: %+v", a)
@@ -127,7 +128,7 @@ func TestAccept_JudgesForgottenNamesByTheJournal(t *testing.T) {
 		for _, p := range []scheduler.Push{{ID: "charge-17", Topic: "mail"}, {ID: "charge-17", Key: "k"},
 			{ID: "charge-17", Merge: message.MergeReplace}, {Topic: "plain"}} {
 			p.Delay = time.Hour
-			if a := r.try(p); a.Err != nil || a.Duplicate || a.Unjudged {
+			if a := try(r, p); a.Err != nil || a.Duplicate || a.Unjudged {
 				t.Errorf("%+v: %+v", p, a)
 			}
 		}
@@ -142,9 +143,9 @@ func TestAccept_ForgetsANameWithTheMemoryOfNames(t *testing.T) {
 		r, j := remembering(t, false)
 		for _, state := range []message.State{message.StateDelivered, message.StateDead} {
 			j.known = nil
-			i := r.forgotten(j, state, scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
-			j.known[0].EndedAt = i.EndedAt.Add(-r.names)
-			a := r.try(scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
+			i := forgotten(r, j, state, scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
+			j.known[0].EndedAt = i.EndedAt.Add(-r.Names)
+			a := try(r, scheduler.Push{ID: state.String(), Body: []byte("x"), Delay: time.Hour})
 			if state == message.StateDead { // it waits for somebody to deal with it
 				if !errors.Is(a.Err, scheduler.ErrDuplicateID) {
 					t.Errorf("dead: %+v", a)
@@ -159,13 +160,13 @@ func TestAccept_ForgetsANameWithTheMemoryOfNames(t *testing.T) {
 func TestAccept_TheJournalCountsOnlyWhereTheTimelineKnowsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := remembering(t, true)
-		waits := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour})
-		r.forgotten(j, message.StateDelivered, scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour})
-		if a := r.try(scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour}); !a.Duplicate ||
+		waits := try(r, scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour})
+		forgotten(r, j, message.StateDelivered, scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour})
+		if a := try(r, scheduler.Push{ID: "a", Body: []byte("new"), Delay: time.Hour}); !a.Duplicate ||
 			a.UID != waits.UID {
 			t.Errorf("got %+v", a)
 		}
-		if a := r.try(scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour}); !errors.Is(
+		if a := try(r, scheduler.Push{ID: "a", Body: []byte("old"), Delay: time.Hour}); !errors.Is(
 			a.Err, scheduler.ErrDuplicateID) || a.UID != waits.UID {
 			t.Errorf("got %+v", a)
 		}
@@ -176,24 +177,24 @@ func TestAccept_WithoutTheJournalNamesAreJudgedByTheTimelineOrNotAtAll(t *testin
 	synctest.Test(t, func(t *testing.T) {
 		r, j := remembering(t, false)
 		j.err = errors.New("away")
-		if a := r.try(scheduler.Push{ID: "a", Delay: time.Hour}); a.Err != nil || !a.Unjudged {
+		if a := try(r, scheduler.Push{ID: "a", Delay: time.Hour}); a.Err != nil || !a.Unjudged {
 			t.Errorf("async: %+v", a)
 		}
-		if a := r.try(scheduler.Push{ID: "a", Delay: time.Hour}); !a.Duplicate || a.Unjudged {
+		if a := try(r, scheduler.Push{ID: "a", Delay: time.Hour}); !a.Duplicate || a.Unjudged {
 			t.Errorf("what the timeline knows is judged: %+v", a)
 		}
 		if j.asked != 1 {
 			t.Errorf("it was asked %d times within the moment after it did not answer", j.asked)
 		}
-		if a := r.try(scheduler.Push{Delay: time.Hour}); a.Err != nil || a.Unjudged {
+		if a := try(r, scheduler.Push{Delay: time.Hour}); a.Err != nil || a.Unjudged {
 			t.Errorf("without a name: %+v", a)
 		}
 		r, j = remembering(t, true)
 		j.err = errors.New("away")
-		if a := r.try(scheduler.Push{ID: "a", Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+		if a := try(r, scheduler.Push{ID: "a", Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrUnavailable) {
 			t.Errorf("sync: %+v", a)
 		}
-		if a := r.try(scheduler.Push{Delay: time.Hour}); a.Err != nil {
+		if a := try(r, scheduler.Push{Delay: time.Hour}); a.Err != nil {
 			t.Errorf("without a name: %+v", a)
 		}
 	})
@@ -205,10 +206,10 @@ func TestAccept_WaitsForTheJournalBesideOtherPushes(t *testing.T) {
 		j.took = 300 * time.Millisecond
 		named := make(chan scheduler.Accepted, 1)
 		begun := time.Now()
-		r.s.Accept(&scheduler.Push{ID: "a", Topic: "orders", Delay: time.Hour}, func(a scheduler.Accepted) {
+		r.S.Accept(&scheduler.Push{ID: "a", Topic: "orders", Delay: time.Hour}, func(a scheduler.Accepted) {
 			named <- a
 		})
-		if a := r.try(scheduler.Push{Delay: time.Hour}); a.Err != nil || time.Since(begun) >= j.took {
+		if a := try(r, scheduler.Push{Delay: time.Hour}); a.Err != nil || time.Since(begun) >= j.took {
 			t.Errorf("%+v after %s", a, time.Since(begun))
 		}
 		if a := <-named; a.Err != nil || time.Since(begun) < j.took {
@@ -233,43 +234,43 @@ func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 		}
 		known, unknown := old(time.Hour, 1), old(time.Hour, 2)
 		delivered(known)
-		if a := r.try(scheduler.Push{UID: known, Stored: 1}); a.Err != nil || !a.Duplicate {
+		if a := try(r, scheduler.Push{UID: known, Stored: 1}); a.Err != nil || !a.Duplicate {
 			t.Errorf("an intake message whose acknowledgement was lost: %+v", a)
 		}
-		if a := r.try(scheduler.Push{UID: unknown, Stored: 2, Delay: time.Hour}); a.Err != nil || a.Duplicate {
+		if a := try(r, scheduler.Push{UID: unknown, Stored: 2, Delay: time.Hour}); a.Err != nil || a.Duplicate {
 			t.Errorf("one that nobody took: %+v", a)
 		}
 		asked := j.asked
-		if a := r.try(scheduler.Push{UID: old(time.Minute, 3), Stored: 3, Delay: time.Hour}); a.Err != nil ||
+		if a := try(r, scheduler.Push{UID: old(time.Minute, 3), Stored: 3, Delay: time.Hour}); a.Err != nil ||
 			j.asked != asked {
 			t.Errorf("the timeline knows what is young: %+v, asked %d", a, j.asked-asked)
 		}
 
-		given := r.try(scheduler.Push{Delay: time.Hour}).UID
-		r.s = r.scheduler() // of another instance, whose timeline has forgotten
-		twin := newRig(t, 2, nil)
-		twin.journal, twin.names, twin.sure = j, r.names, false
-		twin.s = twin.scheduler()
-		twin.serve(twin.s)
+		given := try(r, scheduler.Push{Delay: time.Hour}).UID
+		r.S = r.Scheduler() // of another instance, whose timeline has forgotten
+		twin := rig.New(t, 2, nil)
+		twin.Journal, twin.Names, twin.Sure = j, r.Names, false
+		twin.S = twin.Scheduler()
+		twin.Serve(twin.S)
 		time.Sleep(time.Hour) // the bubble's
-		if a := twin.try(scheduler.Push{UID: given, Delay: time.Hour}); a.Err != nil || a.Duplicate {
+		if a := try(twin, scheduler.Push{UID: given, Delay: time.Hour}); a.Err != nil || a.Duplicate {
 			t.Errorf("a repeat of what was never kept: %+v", a)
 		}
 		delivered(given)
-		third := newRig(t, 2, nil)
-		third.journal, third.names = j, r.names
-		third.s = third.scheduler()
-		third.serve(third.s)
-		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !a.Duplicate ||
+		third := rig.New(t, 2, nil)
+		third.Journal, third.Names = j, r.Names
+		third.S = third.Scheduler()
+		third.Serve(third.S)
+		if a := try(third, scheduler.Push{UID: given, Delay: time.Hour}); !a.Duplicate ||
 			a.State != message.StateDelivered {
 			t.Errorf("a repeat: %+v", a)
 		}
 		j.err = errors.New("away")
-		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+		if a := try(third, scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrUnavailable) {
 			t.Errorf("without the journal: %+v", a)
 		}
 		time.Sleep(8 * 24 * time.Hour) // the bubble's
-		if a := third.try(scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrStaleUID) {
+		if a := try(third, scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrStaleUID) {
 			t.Errorf("past the memory of names: %+v", a)
 		}
 	})
@@ -315,17 +316,17 @@ func TestAccept_RefusesAloneWhatMeetsADamagedRecord(t *testing.T) {
 		const uid = message.UID("t-0123456789abcdef")
 		for _, remembered := range []bool{false, true} {
 			store, j := &spoiled{id: "order-1", uid: uid}, &memoryOfNames{}
-			r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-			r.journal, r.names = j, 7*24*time.Hour
-			r.s = r.scheduler()
-			r.serve(r.s)
+			r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+			r.Journal, r.Names = j, 7*24*time.Hour
+			r.S = r.Scheduler()
+			r.Serve(r.S)
 			p := scheduler.Push{Topic: "orders", ID: "order-1", Delay: time.Hour}
 			if remembered {
 				j.known = []message.Info{{State: message.StateWaiting, Version: 1,
 					Message: message.Message{UID: uid, ID: "order-1", Topic: "orders", Attempt: 1}}}
 			}
 			good := scheduler.Push{Topic: "orders", ID: "order-2", Delay: time.Hour}
-			got := r.s.AcceptAll(t.Context(), []*scheduler.Push{&p, &good, {Topic: "orders", Delay: time.Hour}})
+			got := r.S.AcceptAll(t.Context(), []*scheduler.Push{&p, &good, {Topic: "orders", Delay: time.Hour}})
 			err := got[0].Err
 			if !errors.Is(err, scheduler.ErrUnreadable) || errors.Is(err, scheduler.ErrUnavailable) ||
 				!strings.Contains(err.Error(), string(uid)) {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // lostThenRefused gives no answer to the first attempt, and refuses the next for good: the message dies, and may have
@@ -24,29 +25,29 @@ func lostThenRefused(_ *message.Message, nth int) scheduler.Outcome {
 
 func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, nil)
-		r.nats.answer = lostThenRefused
-		stop := r.lead(r.s, 1)
-		defer stop(errStop)
+		r := rig.New(t, 2, nil)
+		r.Nats.Answer = lostThenRefused
+		stop := r.Lead(r.S, 1)
+		defer stop(rig.ErrStop)
 		once := message.Retry{Delays: []time.Duration{0}}
 		var dead []scheduler.Accepted
 		for i := range 4 {
-			dead = append(dead, r.push(scheduler.Push{ID: fmt.Sprint("order-", i), Key: "k", Retry: once}))
+			dead = append(dead, r.Push(scheduler.Push{ID: fmt.Sprint("order-", i), Key: "k", Retry: once}))
 		}
-		dead = append(dead, r.push(scheduler.Push{Retry: once}))
+		dead = append(dead, r.Push(scheduler.Push{Retry: once}))
 		time.Sleep(time.Minute)
 		for _, a := range dead {
-			if i := r.info(a.UID); i.State != message.StateDead || !i.Mark.Uncertain {
+			if i := r.Info(a.UID); i.State != message.StateDead || !i.Mark.Uncertain {
 				t.Fatalf("%s is %s, uncertain %t", a.ID, i.State, i.Mark.Uncertain)
 			}
 		}
 
-		edited, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "order-0"},
+		edited, err := r.S.RequeueOne(t.Context(), scheduler.Ref{ID: "order-0"},
 			scheduler.Requeue{Delay: time.Hour, Body: []byte("mended"), HasBody: true})
 		if err != nil || edited.Version != 1 {
 			t.Fatalf("requeue: %+v, %v", edited, err)
 		}
-		if report, err := r.s.RequeueMany(t.Context(), scheduler.Selection{}, scheduler.Requeue{Delay: time.Hour},
+		if report, err := r.S.RequeueMany(t.Context(), scheduler.Selection{}, scheduler.Requeue{Delay: time.Hour},
 			nil); err != nil || report.Done != 4 {
 			t.Fatalf("requeue of many: %+v, %v", report, err)
 		}
@@ -54,7 +55,7 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 		ref := scheduler.Ref{ID: "order-0", Key: "k", Keyed: true}
 		for _, e := range []scheduler.Edit{{Run: true}, {Delay: time.Second, HasDelay: true},
 			{Body: []byte("x"), HasBody: true}} {
-			if got, err := r.s.Reschedule(t.Context(), ref, e); err != nil || got.Code != scheduler.AmendMaybe {
+			if got, err := r.S.Reschedule(t.Context(), ref, e); err != nil || got.Code != scheduler.AmendMaybe {
 				t.Errorf("reschedule %+v: %s, %v", e, got.Code, err)
 			}
 		}
@@ -64,15 +65,15 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 			"uid that died":                {UID: dead[2].UID},
 			"uid without a name that died": {UID: dead[4].UID},
 		} {
-			if got, err := r.s.Cancel(t.Context(), ref); err != nil || got.Code != scheduler.CancelMaybe ||
+			if got, err := r.S.Cancel(t.Context(), ref); err != nil || got.Code != scheduler.CancelMaybe ||
 				!got.Info.Mark.Uncertain {
 				t.Errorf("cancel by %s: %s, %+v, %v; want maybe_delivered", name, got.Code, got.Info, err)
 			}
 		}
 		lives := 0
-		for _, a := range r.nats.arrived() {
-			if a.m.Attempt != 1 {
-				t.Errorf("attempt %d arrived", a.m.Attempt)
+		for _, a := range r.Nats.Arrived() {
+			if a.M.Attempt != 1 {
+				t.Errorf("attempt %d arrived", a.M.Attempt)
 			}
 			lives++
 		}
@@ -86,25 +87,25 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 // life.
 func TestRequeue_OfWhatIsCertainIsCertain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, nil)
-		stop := r.lead(r.s, 1)
-		defer stop(errStop)
+		r := rig.New(t, 2, nil)
+		stop := r.Lead(r.S, 1)
+		defer stop(rig.ErrStop)
 		once := message.Retry{Delays: []time.Duration{0}}
-		r.push(scheduler.Push{ID: "a", Retry: once})
+		r.Push(scheduler.Push{ID: "a", Retry: once})
 		time.Sleep(time.Second)
 		for attempt := range uint32(2) {
-			r.push(scheduler.Push{ID: "a", Attempt: attempt + 2, ByRetry: true, Retry: once})
+			r.Push(scheduler.Push{ID: "a", Attempt: attempt + 2, ByRetry: true, Retry: once})
 			time.Sleep(time.Second)
 		}
-		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{ID: "a"}, scheduler.Requeue{Delay: time.Hour})
+		again, err := r.S.RequeueOne(t.Context(), scheduler.Ref{ID: "a"}, scheduler.Requeue{Delay: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := r.s.Reschedule(t.Context(), scheduler.Ref{ID: "a"},
+		if got, err := r.S.Reschedule(t.Context(), scheduler.Ref{ID: "a"},
 			scheduler.Edit{Delay: 2 * time.Hour, HasDelay: true}); err != nil || got.Code != scheduler.AmendDone {
 			t.Errorf("reschedule: %s, %v", got.Code, err)
 		}
-		if got, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "a"}); err != nil ||
+		if got, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "a"}); err != nil ||
 			got.Code != scheduler.CancelDone || got.Info.UID != again.UID {
 			t.Errorf("cancel: %s of %s, %v", got.Code, got.Info.UID, err)
 		}
@@ -134,42 +135,42 @@ func (s *lostRequeue) Requeue(ctx context.Context, dead message.UID, m *message.
 func TestRequeue_OfAnUnknownOutcomeTellsWhomToLookFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lostRequeue{}
-		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		r.nats.answer = refuse("poison")
-		stop := r.lead(r.s, 1)
-		defer stop(errStop)
+		r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r.Nats.Answer = rig.Refuse("poison")
+		stop := r.Lead(r.S, 1)
+		defer stop(rig.ErrStop)
 		once := message.Retry{Delays: []time.Duration{0}}
-		one, two := r.push(scheduler.Push{Topic: "poison", Retry: once}),
-			r.push(scheduler.Push{Topic: "poison", ID: "a", Retry: once})
+		one, two := r.Push(scheduler.Push{Topic: "poison", Retry: once}),
+			r.Push(scheduler.Push{Topic: "poison", ID: "a", Retry: once})
 		time.Sleep(time.Second)
 
 		store.lost = 1
-		again, err := r.s.RequeueOne(t.Context(), scheduler.Ref{UID: one.UID}, scheduler.Requeue{Delay: time.Hour})
-		if err != nil || r.info(again.UID).State != message.StateWaiting {
+		again, err := r.S.RequeueOne(t.Context(), scheduler.Ref{UID: one.UID}, scheduler.Requeue{Delay: time.Hour})
+		if err != nil || r.Info(again.UID).State != message.StateWaiting {
 			t.Fatalf("one lost reply: %+v, %v", again, err)
 		}
 		store.lost = 2
-		again, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})
+		again, err = r.S.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})
 		if !errors.Is(err, scheduler.ErrOutcomeUnknown) || again.UID == "" || again.ID != "a" {
 			t.Fatalf("no reply: %+v, %v", again, err)
 		}
-		if i := r.info(again.UID); i.State != message.StateWaiting || i.ID != "a" {
+		if i := r.Info(again.UID); i.State != message.StateWaiting || i.ID != "a" {
 			t.Errorf("what it names is %s under %q", i.State, i.ID)
 		}
-		_, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})
+		_, err = r.S.RequeueOne(t.Context(), scheduler.Ref{UID: two.UID}, scheduler.Requeue{Delay: time.Hour})
 		if !errors.Is(err, scheduler.ErrNotDead) || !strings.Contains(err.Error(), "requeued as "+string(again.UID)) {
 			t.Errorf("asked again: %v", err)
 		}
 
 		for _, full := range []error{scheduler.ErrFull, scheduler.ErrUnavailable} {
-			three := r.push(scheduler.Push{Topic: "poison", Retry: once})
+			three := r.Push(scheduler.Push{Topic: "poison", Retry: once})
 			time.Sleep(time.Second)
 			store.lost, store.full = 1, full
-			again, err = r.s.RequeueOne(t.Context(), scheduler.Ref{UID: three.UID}, scheduler.Requeue{Delay: time.Hour})
+			again, err = r.S.RequeueOne(t.Context(), scheduler.Ref{UID: three.UID}, scheduler.Requeue{Delay: time.Hour})
 			if !errors.Is(err, scheduler.ErrOutcomeUnknown) || errors.Is(err, full) {
 				t.Errorf("a lost reply, then %v: %v", full, err)
 			}
-			if i := r.info(again.UID); i.State != message.StateWaiting {
+			if i := r.Info(again.UID); i.State != message.StateWaiting {
 				t.Errorf("a lost reply, then %v: what it names is %s", full, i.State)
 			}
 			store.full = nil

@@ -8,92 +8,93 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
-func (r *rig) reschedule(uid message.UID, e scheduler.Edit) scheduler.AmendResult {
-	r.t.Helper()
-	result, err := r.s.Reschedule(r.t.Context(), scheduler.Ref{UID: uid}, e)
+func reschedule(r *rig.Rig, uid message.UID, e scheduler.Edit) scheduler.AmendResult {
+	r.T.Helper()
+	result, err := r.S.Reschedule(r.T.Context(), scheduler.Ref{UID: uid}, e)
 	if err != nil {
-		r.t.Fatalf("reschedule %s: %v", uid, err)
+		r.T.Fatalf("reschedule %s: %v", uid, err)
 	}
 	return result
 }
 
 func TestReschedule_MovesAndEditsInPlace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 2, nil)
-		stop := r.lead(r.s, 1)
-		a := r.push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("old")})
-		sooner := r.reschedule(a.UID,
+		r := rig.New(t, 2, nil)
+		stop := r.Lead(r.S, 1)
+		a := r.Push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("old")})
+		sooner := reschedule(r, a.UID,
 			scheduler.Edit{Delay: time.Second, HasDelay: true, Body: []byte("new"), HasBody: true,
 				Headers: []message.Header{{Name: "X", Value: "1"}}, HasHeaders: true, Version: 1})
 		if sooner.Code != scheduler.AmendDone || sooner.Info.Version != 2 {
 			t.Fatalf("reschedule: %s, version %d", sooner.Code, sooner.Info.Version)
 		}
-		stale := r.reschedule(a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Version: 1})
+		stale := reschedule(r, a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Version: 1})
 		if stale.Code != scheduler.AmendVersion || stale.Info.Version != 2 {
 			t.Errorf("with a version that is over: %s, version %d", stale.Code, stale.Info.Version)
 		}
 		time.Sleep(2 * time.Second)
-		got := r.nats.arrived()
-		if len(got) != 1 || string(got[0].m.Body) != "new" || len(got[0].m.Headers) != 1 || got[0].m.UID != a.UID {
+		got := r.Nats.Arrived()
+		if len(got) != 1 || string(got[0].M.Body) != "new" || len(got[0].M.Headers) != 1 || got[0].M.UID != a.UID {
 			t.Fatalf("arrived: %+v", got)
 		}
-		if late := got[0].at.Sub(sooner.Info.Due.Time()); late < 0 || late > 5*time.Millisecond {
+		if late := got[0].At.Sub(sooner.Info.Due.Time()); late < 0 || late > 5*time.Millisecond {
 			t.Errorf("arrived %s after its new due time", late)
 		}
-		if over := r.reschedule(a.UID, scheduler.Edit{Run: true}); over.Code != scheduler.AmendEnded ||
+		if over := reschedule(r, a.UID, scheduler.Edit{Run: true}); over.Code != scheduler.AmendEnded ||
 			over.Info.State != message.StateDelivered {
 			t.Errorf("after delivery: %s of a message that is %s", over.Code, over.Info.State)
 		}
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 	})
 }
 
 func TestReschedule_RunIsNowAndShiftMoves(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
-		stop := r.lead(r.s, 1)
-		a, b := r.push(scheduler.Push{Delay: time.Hour}), r.push(scheduler.Push{Delay: time.Hour})
-		if got := r.reschedule(a.UID, scheduler.Edit{Run: true}); got.Code != scheduler.AmendDone {
+		r := rig.New(t, 1, nil)
+		stop := r.Lead(r.S, 1)
+		a, b := r.Push(scheduler.Push{Delay: time.Hour}), r.Push(scheduler.Push{Delay: time.Hour})
+		if got := reschedule(r, a.UID, scheduler.Edit{Run: true}); got.Code != scheduler.AmendDone {
 			t.Fatalf("run: %s", got.Code)
 		}
-		if got := r.reschedule(b.UID,
+		if got := reschedule(r, b.UID,
 			scheduler.Edit{Shift: -30 * time.Minute, HasShift: true}); got.Info.Due != b.Due.Add(-30*time.Minute) {
 			t.Errorf("shifted from %d to %d", b.Due, got.Info.Due)
 		}
 		time.Sleep(100 * time.Millisecond)
-		if got := r.nats.arrived(); len(got) != 1 || got[0].m.UID != a.UID {
+		if got := r.Nats.Arrived(); len(got) != 1 || got[0].M.UID != a.UID {
 			t.Errorf("arrived: %+v", got)
 		}
-		_, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: b.UID},
+		_, err := r.S.Reschedule(t.Context(), scheduler.Ref{UID: b.UID},
 			scheduler.Edit{Delay: 20 * 365 * 24 * time.Hour, HasDelay: true})
 		if err == nil {
 			t.Error("twenty years ahead were taken")
 		}
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 	})
 }
 
 func TestReschedule_LeavesAMessageAloneThatMayHaveBeenDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
-		r.nats.answer = func(*message.Message, int) scheduler.Outcome {
+		r := rig.New(t, 1, nil)
+		r.Nats.Answer = func(*message.Message, int) scheduler.Outcome {
 			return scheduler.Outcome{Kind: scheduler.Unknown}
 		}
-		a := r.push(scheduler.Push{Body: []byte("x")})
-		stop := r.lead(r.s, 1)
+		a := r.Push(scheduler.Push{Body: []byte("x")})
+		stop := r.Lead(r.S, 1)
 		time.Sleep(50 * time.Millisecond)
-		_ = stop(errStop)
-		before := r.info(a.UID)
+		_ = stop(rig.ErrStop)
+		before := r.Info(a.UID)
 		if !before.Mark.Uncertain {
 			t.Fatalf("it is %s, uncertain %t", before.State, before.Mark.Uncertain)
 		}
-		got := r.reschedule(a.UID, scheduler.Edit{Delay: time.Hour, HasDelay: true})
+		got := reschedule(r, a.UID, scheduler.Edit{Delay: time.Hour, HasDelay: true})
 		if got.Code != scheduler.AmendMaybe {
 			t.Errorf("reschedule: %s", got.Code)
 		}
-		if after := r.info(a.UID); after.Due != before.Due || after.Version != before.Version {
+		if after := r.Info(a.UID); after.Due != before.Due || after.Version != before.Version {
 			t.Errorf("it changed: %+v, was %+v", after, before)
 		}
 	})
@@ -101,29 +102,29 @@ func TestReschedule_LeavesAMessageAloneThatMayHaveBeenDelivered(t *testing.T) {
 
 func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 3, nil)
+		r := rig.New(t, 3, nil)
 		var mine, others []scheduler.Accepted
 		for i := range 1200 {
 			p := scheduler.Push{Topic: "orders.remind", Delay: time.Hour + time.Duration(i)*time.Second,
 				Key: string(rune('a' + i%3))}
 			if i%2 == 1 {
 				p.Topic = "mail"
-				others = append(others, r.push(p))
+				others = append(others, r.Push(p))
 				continue
 			}
-			mine = append(mine, r.push(p))
+			mine = append(mine, r.Push(p))
 		}
-		dry, err := r.s.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", DryRun: true}, nil)
+		dry, err := r.S.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", DryRun: true}, nil)
 		if err != nil || dry.Looked != 1200 || dry.Matched != 600 || dry.Done != 0 {
 			t.Fatalf("dry run: %+v, %v", dry, err)
 		}
-		shifted, err := r.s.RescheduleMany(t.Context(), scheduler.Selection{Topic: "orders.>"},
+		shifted, err := r.S.RescheduleMany(t.Context(), scheduler.Selection{Topic: "orders.>"},
 			scheduler.Edit{Shift: time.Minute, HasShift: true}, nil)
 		if err != nil || shifted.Done != 600 {
 			t.Fatalf("shift: %+v, %v", shifted, err)
 		}
 		for _, a := range mine {
-			if got := r.info(a.UID).Due; got != a.Due.Add(time.Minute) {
+			if got := r.Info(a.UID).Due; got != a.Due.Add(time.Minute) {
 				t.Fatalf("shifted by %d ms", got-a.Due)
 			}
 		}
@@ -131,24 +132,24 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 		// A pause keeps those that are due now in the walk's way: it must end all the same.
 		for _, e := range []scheduler.Edit{{Delay: 2 * time.Hour, HasDelay: true}, {Run: true},
 			{Delay: 3 * time.Hour, HasDelay: true}} {
-			if again, err := r.s.RescheduleMany(t.Context(), scheduler.Selection{Topic: "mail"}, e, nil); err != nil ||
+			if again, err := r.S.RescheduleMany(t.Context(), scheduler.Selection{Topic: "mail"}, e, nil); err != nil ||
 				again.Done != 600 {
 				t.Fatalf("reschedule to one time: %+v, %v", again, err)
 			}
 		}
-		report, err := r.s.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", Key: "a", HasKey: true},
+		report, err := r.S.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", Key: "a", HasKey: true},
 			func(scheduler.Report) {
 				steps++
 			})
 		if err != nil || report.Done != 200 || steps < 3 {
 			t.Fatalf("cancel by key: %+v in %d steps, %v", report, steps, err)
 		}
-		if report, err = r.s.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", From: mine[300].Due},
+		if report, err = r.S.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", From: mine[300].Due},
 			nil); err != nil || report.Done == 0 {
 			t.Fatalf("cancel by due: %+v, %v", report, err)
 		}
 		for _, a := range others {
-			if i := r.info(a.UID); i.State != message.StateWaiting || i.Version != 4 {
+			if i := r.Info(a.UID); i.State != message.StateWaiting || i.Version != 4 {
 				t.Fatalf("another topic's message is %s, version %d", i.State, i.Version)
 			}
 		}
@@ -169,31 +170,31 @@ func (n shortBody) Fits(m *message.Message) error {
 
 func TestReschedule_RefusesWhatDoesNotFitAndChangesNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
-		a := r.push(scheduler.Push{Delay: time.Hour, Body: []byte("four"),
+		r := rig.New(t, 1, nil)
+		a := r.Push(scheduler.Push{Delay: time.Hour, Body: []byte("four"),
 			Headers: []message.Header{{Name: "X", Value: "1"}}})
 		edit := func(body string) scheduler.Edit {
 			return scheduler.Edit{Body: []byte(body), HasBody: true, Delay: time.Second, HasDelay: true,
 				Fit: shortBody(4)}
 		}
-		if _, err := r.s.Reschedule(t.Context(), scheduler.Ref{UID: a.UID}, edit("fives")); !errors.Is(err, errLong) {
+		if _, err := r.S.Reschedule(t.Context(), scheduler.Ref{UID: a.UID}, edit("fives")); !errors.Is(err, errLong) {
 			t.Errorf("got %v", err)
 		}
-		if info := r.info(a.UID); info.Version != 1 || info.Due != a.Due || string(info.Body) != "four" {
+		if info := r.Info(a.UID); info.Version != 1 || info.Due != a.Due || string(info.Body) != "four" {
 			t.Errorf("version %d, due %d, body %q", info.Version, info.Due, info.Body)
 		}
 		// What stays is not held to a limit that it was not pushed under.
-		got := r.reschedule(a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Fit: shortBody(1)})
+		got := reschedule(r, a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Fit: shortBody(1)})
 		if got.Code != scheduler.AmendDone {
 			t.Errorf("moved: %s", got.Code)
 		}
-		if got := r.reschedule(a.UID, edit("more")); got.Code != scheduler.AmendDone {
+		if got := reschedule(r, a.UID, edit("more")); got.Code != scheduler.AmendDone {
 			t.Errorf("edited: %s", got.Code)
 		}
-		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil {
+		if _, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: a.UID}); err != nil {
 			t.Fatal(err)
 		}
-		if got := r.reschedule(a.UID, edit("fives")); got.Code != scheduler.AmendEnded {
+		if got := reschedule(r, a.UID, edit("fives")); got.Code != scheduler.AmendEnded {
 			t.Errorf("of one that is canceled: %s", got.Code)
 		}
 	})

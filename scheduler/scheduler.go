@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -16,10 +15,9 @@ import (
 
 // Config configures a Scheduler.
 type Config struct {
-	Timeline  Timeline
-	Publisher Publisher
-	IDs       *IDs
-	Clock     *Clock
+	Timeline Timeline
+	IDs      *IDs
+	Clock    *Clock
 
 	// MaxDelay is how far ahead a message may be due.
 	MaxDelay time.Duration
@@ -29,34 +27,23 @@ type Config struct {
 	// journal does not answer.
 	NamesKeep time.Duration
 	NamesSure bool
-	// ClaimBatch and ClaimBytes bound one claim.
-	ClaimBatch, ClaimBytes int
-	// Pending limits the messages handed to NATS and not answered yet, over all buckets.
-	Pending int
-	// Attempts is how many permanent refusals make a message dead.
-	Attempts int
 	// Topics are the settings of topics; nil for none.
 	Topics *Topics
 	// DeadKeep is how long dead messages are kept, 0 for ever.
 	DeadKeep time.Duration
 	// CallTimeout bounds one call of the timeline.
 	CallTimeout time.Duration
-	// StopTimeout bounds how long a leader that stops waits for what is in flight.
+	// StopTimeout bounds how long Serve, at its end, waits for the timeline to take what was queued.
 	StopTimeout time.Duration
-
-	// Whole returns once the leader of a term may use a bucket: its server is certified, and the bucket holds what it
-	// should. It is called before the bucket is begun, and again when its server has changed. An error ends Run. Whole
-	// is nil if the caller of Run takes care of that.
-	Whole func(ctx context.Context, term uint64, bucket message.Bucket) error
 
 	// Journal is asked before and after every answered change; nil if no journal is kept or nobody waits for it.
 	Journal Journal
 
-	// Announce informs the leader, on whichever instance, that a message due earlier than all others was accepted. The
-	// announcement may be lost.
+	// Announce informs the leader, on this or another instance, that a message due earlier than all others was
+	// accepted. The announcement may be lost.
 	Announce func(bucket message.Bucket, due message.Milli)
-	// AskPauses makes the leader, on whichever instance, call ReadPauses, and returns once that has happened. After an
-	// error it is unknown whether it has.
+	// AskPauses makes the leader, on this or another instance, read the pauses, and returns once nothing that is paused
+	// is on its way to NATS any more. After an error that is unknown.
 	AskPauses func(ctx context.Context) error
 	// Backlog is the last sequence that the intake stream holds, for tombstones; 0 where there is no stream.
 	Backlog func(ctx context.Context) (uint64, error)
@@ -68,25 +55,20 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Scheduler accepts messages and, while its instance leads, dispatches them.
+// Scheduler accepts, looks up and steers messages, on any instance.
 type Scheduler struct {
 	cfg     Config
 	log     zerolog.Logger
 	metrics *metrics
 	queues  *coalescer
 	names   *names
-	leading atomic.Pointer[leadership]
-	// claims is the number of the last claim in each bucket. Only one Run at a time uses it.
-	claims []uint64
 }
 
 // New checks the configuration and builds a Scheduler. Serve must run for pushes to be answered.
 func New(cfg Config) (*Scheduler, error) {
 	switch {
-	case cfg.Timeline == nil || cfg.Publisher == nil || cfg.IDs == nil || cfg.Clock == nil:
-		return nil, errors.New("scheduler: a timeline, a publisher, ids and a clock are needed")
-	case cfg.ClaimBatch < 1 || cfg.ClaimBytes < 1 || cfg.Pending < 1 || cfg.Attempts < 1:
-		return nil, errors.New("scheduler: claim batch, claim bytes, pending and attempts must be at least 1")
+	case cfg.Timeline == nil || cfg.IDs == nil || cfg.Clock == nil:
+		return nil, errors.New("scheduler: a timeline, ids and a clock are needed")
 	case cfg.MaxDelay <= 0 || cfg.EndedKeep <= 0 || cfg.CallTimeout <= 0 || cfg.StopTimeout <= 0:
 		return nil, errors.New("scheduler: max delay, ended keep, call and stop time-outs must be positive")
 	}
@@ -105,8 +87,7 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Passed == nil {
 		cfg.Passed = func(context.Context) bool { return false }
 	}
-	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer),
-		claims: make([]uint64, cfg.Timeline.Buckets())}
+	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
 	s.queues, s.names = newCoalescer(s), newNames(s)
 	return s, nil
 }
@@ -137,11 +118,4 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 		return fmt.Errorf("flush: %w", err)
 	}
 	return nil
-}
-
-// Nudge informs a leader in this process that a bucket's head came earlier. It does nothing on a standby.
-func (s *Scheduler) Nudge(bucket message.Bucket, due message.Milli) {
-	if l := s.leading.Load(); l != nil && bucket >= 0 && bucket < s.cfg.Timeline.Buckets() {
-		l.scanners[bucket].Load().inbox.nudge(due)
-	}
 }

@@ -35,11 +35,7 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Inf
 	if err != nil {
 		return message.Info{}, err
 	}
-	info := attempts.meant()
-	if lane := info.Mark.Lane; lane != "" {
-		info.ParkedWhy = s.parkedWhy(lane, info.Topic)
-	}
-	return info, nil
+	return attempts.meant(), nil
 }
 
 // known asks the timeline, and asks the journal for messages that the timeline has forgotten.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // mute answers no look-up.
@@ -21,10 +22,10 @@ func (mute) Find(context.Context, scheduler.Ref) ([]message.Info, error) {
 
 func TestSteer_ALookUpWithoutAReplyIsUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { return mute{tl} })
-		a := r.push(scheduler.Push{Delay: time.Hour})
-		_, err := r.s.Get(t.Context(), scheduler.Ref{UID: a.UID})
-		_, cancelErr := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { return mute{tl} })
+		a := r.Push(scheduler.Push{Delay: time.Hour})
+		_, err := r.S.Get(t.Context(), scheduler.Ref{UID: a.UID})
+		_, cancelErr := r.S.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
 		for _, err := range []error{err, cancelErr} {
 			if !errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrOutcomeUnknown) {
 				t.Errorf("got %v; nothing was changed, so there is no outcome", err)
@@ -37,41 +38,41 @@ func TestSteer_ALookUpWithoutAReplyIsUnavailable(t *testing.T) {
 // name ends both, and says so (P4).
 func TestCancel_ByNameEndsEveryAttempt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
-		r.nats.answer = func(_ *message.Message, nth int) scheduler.Outcome {
+		r := rig.New(t, 1, nil)
+		r.Nats.Answer = func(_ *message.Message, nth int) scheduler.Outcome {
 			return scheduler.Outcome{Kind: scheduler.Unknown, Err: errors.New("no reply")}
 		}
-		stop := r.lead(r.s, 1)
+		stop := r.Lead(r.S, 1)
 		byName := scheduler.Ref{ID: "order-1"}
-		first := r.push(scheduler.Push{ID: "order-1", Delay: time.Second})
+		first := r.Push(scheduler.Push{ID: "order-1", Delay: time.Second})
 		time.Sleep(2 * time.Second)
-		_ = stop(errStop)
-		if i := r.info(first.UID); i.State != message.StateWaiting || !i.Mark.Uncertain {
+		_ = stop(rig.ErrStop)
+		if i := r.Info(first.UID); i.State != message.StateWaiting || !i.Mark.Uncertain {
 			t.Fatalf("the first is %s, uncertain %t", i.State, i.Mark.Uncertain)
 		}
-		second := r.push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
+		second := r.Push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
 		if second.UID == first.UID || second.Duplicate {
 			t.Fatalf("the retry is %+v", second)
 		}
-		if info, err := r.s.Get(t.Context(), byName); err != nil || info.UID != second.UID {
+		if info, err := r.S.Get(t.Context(), byName); err != nil || info.UID != second.UID {
 			t.Fatalf("the name finds %s, %v; want the retry %s", info.UID, err, second.UID)
 		}
 		for range 2 { // the second answer stays what the first was
-			c, err := r.s.Cancel(t.Context(), byName)
+			c, err := r.S.Cancel(t.Context(), byName)
 			if err != nil || c.Code != scheduler.CancelMaybe || c.Info.UID != second.UID || !c.Info.Mark.Uncertain {
 				t.Fatalf("cancel: %s of %s, %v; want maybe_delivered", c.Code, c.Info.UID, err)
 			}
 		}
 		for _, uid := range []message.UID{first.UID, second.UID} {
-			if s := r.info(uid).State; s != message.StateCanceled {
+			if s := r.Info(uid).State; s != message.StateCanceled {
 				t.Errorf("%s is %s", uid, s)
 			}
 		}
-		before := len(r.nats.arrived())
-		stop = r.lead(r.s, 2)
+		before := len(r.Nats.Arrived())
+		stop = r.Lead(r.S, 2)
 		time.Sleep(2 * time.Hour)
-		_ = stop(errStop)
-		if got := len(r.nats.arrived()); got != before {
+		_ = stop(rig.ErrStop)
+		if got := len(r.Nats.Arrived()); got != before {
 			t.Errorf("%d more came after the cancel", got-before)
 		}
 	})
@@ -79,17 +80,17 @@ func TestCancel_ByNameEndsEveryAttempt(t *testing.T) {
 
 func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
+		r := rig.New(t, 1, nil)
 		byName := scheduler.Ref{ID: "order-1"}
-		first := r.push(scheduler.Push{ID: "order-1", At: 1, HasAt: true})
+		first := r.Push(scheduler.Push{ID: "order-1", At: 1, HasAt: true})
 		claim := func(term uint64) []*message.Message {
-			c, err := r.store.Claim(
+			c, err := r.Store.Claim(
 				t.Context(),
 				0,
 				scheduler.Claim{
 					Holder: scheduler.Leader(term),
 					Number: term,
-					Now:    r.clock.Milli(),
+					Now:    r.Clock.Milli(),
 					Limit:  10,
 					Bytes:  1 << 20,
 				},
@@ -100,22 +101,22 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 			return c.Messages
 		}
 		taken := claim(1)
-		second := r.push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
+		second := r.Push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
 		for range 2 {
-			c, err := r.s.Cancel(t.Context(), byName)
+			c, err := r.S.Cancel(t.Context(), byName)
 			if err != nil || c.Code != scheduler.CancelInFlight || c.Info.UID != first.UID {
 				t.Fatalf("cancel: %s of %s, %v; want in_flight of the first", c.Code, c.Info.UID, err)
 			}
 		}
-		if s := r.info(second.UID).State; s != message.StateWaiting {
+		if s := r.Info(second.UID).State; s != message.StateWaiting {
 			t.Fatalf("the retry is %s although in_flight changes nothing", s)
 		}
-		if _, err := r.store.Finish(t.Context(), 0, scheduler.Leader(1),
-			[]scheduler.End{{Message: taken[0], State: message.StateDelivered}}, r.clock.Milli()); err != nil {
+		if _, err := r.Store.Finish(t.Context(), 0, scheduler.Leader(1),
+			[]scheduler.End{{Message: taken[0], State: message.StateDelivered}}, r.Clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
 		for range 2 {
-			c, err := r.s.Cancel(t.Context(), byName)
+			c, err := r.S.Cancel(t.Context(), byName)
 			if err != nil || c.Code != scheduler.CancelDone || c.Info.UID != second.UID {
 				t.Fatalf("cancel: %s of %s, %v; want the retry canceled for certain", c.Code, c.Info.UID, err)
 			}
@@ -153,16 +154,16 @@ func TestCancel_AsksAgainWhereTheReplyIsLost(t *testing.T) {
 		t.Run(fmt.Sprint("happens ", happens), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &lostCancel{lost: 1, happens: happens}
-				r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-				a := r.push(scheduler.Push{Delay: time.Hour})
-				c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
+				r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				a := r.Push(scheduler.Push{Delay: time.Hour})
+				c, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
 				if err != nil || c.Code != scheduler.CancelDone || c.Info.Version != 2 || store.calls != 2 {
 					t.Errorf("cancel: %s, version %d, %v after %d calls", c.Code, c.Info.Version, err, store.calls)
 				}
 				// What is unknown after the first stays so when the second certainly did nothing.
 				store.calls, store.then = 0, scheduler.ErrUnavailable
-				b := r.push(scheduler.Push{Delay: time.Hour})
-				if _, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: b.UID}); !errors.Is(err,
+				b := r.Push(scheduler.Push{Delay: time.Hour})
+				if _, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: b.UID}); !errors.Is(err,
 					scheduler.ErrOutcomeUnknown) {
 					t.Errorf("cancel, and the store is away then: %v", err)
 				}
@@ -176,19 +177,19 @@ func TestCancel_AsksAgainWhereTheReplyIsLost(t *testing.T) {
 func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, nil)
-		first := r.push(scheduler.Push{Topic: "a.orders", Delay: time.Second})
-		stop := r.lead(r.s, 1)
+		first := r.Push(scheduler.Push{Topic: "a.orders", Delay: time.Second})
+		stop := r.Lead(r.S, 1)
 		time.Sleep(2 * time.Second)
-		_ = stop(errStop)
-		forged := r.push(scheduler.Push{Topic: "b.orders", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
+		_ = stop(rig.ErrStop)
+		forged := r.Push(scheduler.Push{Topic: "b.orders", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
 		ref := scheduler.Ref{UID: first.UID}
 		wants := func(when string, want message.State, topic string) {
 			t.Helper()
-			if i, err := r.s.Get(t.Context(), ref); err != nil || i.State != want || i.Topic != topic {
+			if i, err := r.S.Get(t.Context(), ref); err != nil || i.State != want || i.Topic != topic {
 				t.Errorf("%s: a look-up finds one that is %s on %q, %v; want %s on %s", when, i.State, i.Topic,
 					err, want, topic)
 			}
-			if c, err := r.s.Cancel(t.Context(), ref); err != nil || c.Code != scheduler.CancelEnded ||
+			if c, err := r.S.Cancel(t.Context(), ref); err != nil || c.Code != scheduler.CancelEnded ||
 				c.Info.UID != first.UID {
 				t.Errorf("%s: a cancel says %s of %s, %v", when, c.Code, c.Info.UID, err)
 			}
@@ -198,11 +199,11 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 		others := func(when string) {
 			t.Helper()
 			for _, ref := range []scheduler.Ref{{UID: first.UID, Viewer: b}, {UID: first.UID, Topic: "b.orders"}} {
-				if i, err := r.s.Get(t.Context(), ref); err != nil || i.UID != forged.UID {
+				if i, err := r.S.Get(t.Context(), ref); err != nil || i.UID != forged.UID {
 					t.Errorf("%s: the other's look-up finds %s, %v", when, i.UID, err)
 				}
 			}
-			_, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID, Viewer: b})
+			_, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: first.UID, Viewer: b})
 			if !errors.Is(err, scheduler.ErrAmbiguousID) {
 				t.Errorf("%s: the other's cancel without a topic: %v", when, err)
 			}
@@ -213,20 +214,20 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 		wants("while the journal has it", message.StateDelivered, "a.orders")
 		others("while the journal has it")
 
-		r.journal = &keptJournal{} // one that has forgotten it too
-		r.s = r.scheduler()
-		r.serve(r.s)
-		if i, err := r.s.Get(t.Context(), ref); err != nil || i.UID != forged.UID || i.Topic != "b.orders" {
+		r.Journal = &rig.KeptJournal{} // one that has forgotten it too
+		r.S = r.Scheduler()
+		r.Serve(r.S)
+		if i, err := r.S.Get(t.Context(), ref); err != nil || i.UID != forged.UID || i.Topic != "b.orders" {
 			t.Errorf("a look-up finds %s on %q, %v; want what has the name, with its topic", i.UID, i.Topic, err)
 		}
-		if _, err := r.s.Cancel(t.Context(), ref); !errors.Is(err, scheduler.ErrAmbiguousID) {
+		if _, err := r.S.Cancel(t.Context(), ref); !errors.Is(err, scheduler.ErrAmbiguousID) {
 			t.Errorf("a cancel that names no topic: %v, want %v", err, scheduler.ErrAmbiguousID)
 		}
-		if s := r.info(forged.UID).State; s != message.StateWaiting {
+		if s := r.Info(forged.UID).State; s != message.StateWaiting {
 			t.Errorf("the other's message is %s", s)
 		}
 		named := scheduler.Ref{UID: first.UID, Topic: "b.orders"}
-		if c, err := r.s.Cancel(t.Context(), named); err != nil || c.Code != scheduler.CancelDone {
+		if c, err := r.S.Cancel(t.Context(), named); err != nil || c.Code != scheduler.CancelDone {
 			t.Errorf("a cancel that names the topic: %s, %v", c.Code, err)
 		}
 	})
@@ -237,22 +238,22 @@ func TestSteer_ARetryUnderTheUIDOfAnothersMessageIsNoneOfIt(t *testing.T) {
 func TestSteer_ARetryOfAMessageWithoutANameIsMeantByItsUID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, nil)
-		first := r.push(scheduler.Push{Topic: "a.orders", Key: "k", Delay: time.Second})
-		stop := r.lead(r.s, 1)
+		first := r.Push(scheduler.Push{Topic: "a.orders", Key: "k", Delay: time.Second})
+		stop := r.Lead(r.S, 1)
 		time.Sleep(2 * time.Second)
-		_ = stop(errStop)
-		second := r.push(
+		_ = stop(rig.ErrStop)
+		second := r.Push(
 			scheduler.Push{Topic: "a.orders", Key: "k", ID: string(first.UID), Attempt: 2, Delay: 24 * time.Hour})
 		retried := func(when string) {
 			t.Helper()
-			if i, err := r.s.Get(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || i.UID != second.UID {
+			if i, err := r.S.Get(t.Context(), scheduler.Ref{UID: first.UID}); err != nil || i.UID != second.UID {
 				t.Errorf("%s: a look-up finds %s, %v; want the retry", when, i.UID, err)
 			}
 		}
 		retried("while the end is remembered")
 		r.forget(11 * time.Minute)
 		retried("while the journal has it")
-		if c, err := r.s.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil ||
+		if c, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil ||
 			c.Code != scheduler.CancelDone || c.Info.UID != second.UID {
 			t.Errorf("cancel: %s of %s, %v", c.Code, c.Info.UID, err)
 		}
@@ -270,17 +271,17 @@ func (full) Bury(context.Context, scheduler.Ref, uint64, message.Milli) ([]messa
 func TestCancel_AnswersWhatTheJournalKnowsThoughNoTombstoneFits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRecorded(t, func(tl scheduler.Timeline) scheduler.Timeline { return full{tl} })
-		first := r.push(scheduler.Push{Topic: "orders", ID: "order-1", Delay: time.Second})
-		stop := r.lead(r.s, 1)
+		first := r.Push(scheduler.Push{Topic: "orders", ID: "order-1", Delay: time.Second})
+		stop := r.Lead(r.S, 1)
 		time.Sleep(2 * time.Second)
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		r.forget(11 * time.Minute)
-		c, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-1", Topic: "orders"})
+		c, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "order-1", Topic: "orders"})
 		if err != nil || c.Code != scheduler.CancelEnded || c.Info.UID != first.UID ||
 			c.Info.State != message.StateDelivered {
 			t.Errorf("got %s of %s, %v", c.Code, c.Info.UID, err)
 		}
-		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "order-2", Topic: "orders"}); !errors.Is(err,
+		if _, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "order-2", Topic: "orders"}); !errors.Is(err,
 			scheduler.ErrManyTombstones) {
 			t.Errorf("of what nobody knows: %v", err)
 		}
@@ -302,22 +303,22 @@ func (s halfRead) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, 
 // means nobody knows.
 func TestSteer_TellsOfWhatStandsBesideADamagedRecord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { return halfRead{tl} })
-		a := r.push(scheduler.Push{Topic: "orders", ID: "n", Delay: time.Hour})
-		if got, err := r.s.Get(t.Context(), scheduler.Ref{ID: "n"}); err != nil || got.UID != a.UID {
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { return halfRead{tl} })
+		a := r.Push(scheduler.Push{Topic: "orders", ID: "n", Delay: time.Hour})
+		if got, err := r.S.Get(t.Context(), scheduler.Ref{ID: "n"}); err != nil || got.UID != a.UID {
 			t.Errorf("by its id: %+v, %v", got, err)
 		}
-		if _, err := r.s.Get(t.Context(), scheduler.Ref{ID: "n", Topic: "orders"}); !errors.Is(err,
+		if _, err := r.S.Get(t.Context(), scheduler.Ref{ID: "n", Topic: "orders"}); !errors.Is(err,
 			scheduler.ErrUnreadable) {
 			t.Errorf("by its name: %v", err)
 		}
-		if _, err := r.s.Get(t.Context(), scheduler.Ref{ID: "m"}); !errors.Is(err, scheduler.ErrUnreadable) {
+		if _, err := r.S.Get(t.Context(), scheduler.Ref{ID: "m"}); !errors.Is(err, scheduler.ErrUnreadable) {
 			t.Errorf("by the id of nothing that can be read: %v", err)
 		}
-		if _, err := r.s.Cancel(t.Context(), scheduler.Ref{ID: "n"}); !errors.Is(err, scheduler.ErrUnreadable) {
+		if _, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "n"}); !errors.Is(err, scheduler.ErrUnreadable) {
 			t.Errorf("a cancel by its id: %v", err)
 		}
-		if got := r.info(a.UID); got.State != message.StateWaiting {
+		if got := r.Info(a.UID); got.State != message.StateWaiting {
 			t.Errorf("it is %s", got.State)
 		}
 	})

@@ -178,3 +178,9 @@ type PauseChange struct {
 	// recovery, and in changes read from the journal.
 	Number uint64
 }
+
+// Parked is a lane that holds messages back, with the reason in words for people.
+type Parked struct {
+	Lane message.Lane
+	Why  string
+}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -26,10 +27,8 @@ func TestServe_StopsInTimeOverAFrozenStore(t *testing.T) {
 		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20)))
 		m, _ := memory.New(memory.Config{Buckets: 4})
 		s, err := scheduler.New(scheduler.Config{
-			Timeline: frozen{m}, Publisher: &nats{tries: map[message.UID]int{}},
-			IDs: scheduler.NewIDs(held{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
-			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
-			Pending: 4096, Attempts: 3,
+			Timeline: frozen{m}, IDs: scheduler.NewIDs(rig.Slot{}, time.Now),
+			Clock: scheduler.NewClock(scheduler.System()), MaxDelay: time.Hour, EndedKeep: 10 * time.Minute,
 			CallTimeout: time.Second, StopTimeout: 5 * time.Second})
 		if err != nil {
 			t.Fatal(err)

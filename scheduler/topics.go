@@ -55,7 +55,7 @@ func (t *Topics) retry() message.Retry {
 
 // Of returns the settings of a topic, or nil if there are none.
 func (t *Topics) Of(topic string) *Topic {
-	for _, one := range t.all() {
+	for _, one := range t.All() {
 		if Matches(one.Pattern, topic) {
 			return one
 		}
@@ -63,8 +63,8 @@ func (t *Topics) Of(topic string) *Topic {
 	return nil
 }
 
-// all returns the present settings.
-func (t *Topics) all() []*Topic {
+// All returns the present settings.
+func (t *Topics) All() []*Topic {
 	if t == nil {
 		return nil
 	}
@@ -89,4 +89,15 @@ func Matches(pattern, topic string) bool {
 		}
 		pattern, topic = prest, trest
 	}
+}
+
+// Schedule returns the retry schedule of a message: its own, else its topic's, else the default.
+func (t *Topics) Schedule(own *message.Retry, topic string) message.Retry {
+	if !own.Empty() {
+		return *own
+	}
+	if one := t.Of(topic); one != nil && !one.Retry.Empty() {
+		return one.Retry
+	}
+	return t.retry()
 }

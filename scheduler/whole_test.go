@@ -11,6 +11,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // slowHeads answers a read of heads, once it is set to, after a while and with an earlier state of the store.
@@ -35,18 +36,18 @@ func (s *slowHeads) Heads(ctx context.Context) ([]scheduler.Head, error) {
 func TestRun_AnAnswerFromBeforeABucketWasMadeWholeLeavesItAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &slowHeads{}
-		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		var made atomic.Int32
-		r.whole = func(context.Context, uint64, message.Bucket) error {
+		r.Whole = func(context.Context, uint64, message.Bucket) error {
 			made.Add(1)
 			time.Sleep(100 * time.Millisecond)
 			return nil
 		}
-		r.s = r.scheduler()
-		r.serve(r.s)
+		r.S = r.Scheduler()
+		r.Serve(r.S)
 		store.slow.Store(true)
-		stop := r.lead(r.s, 1)
-		r.push(scheduler.Push{Delay: 5 * time.Second})
+		stop := r.Lead(r.S, 1)
+		r.Push(scheduler.Push{Delay: 5 * time.Second})
 		time.Sleep(3 * time.Second)
 		if n := made.Load(); n != 2 {
 			t.Errorf("2 buckets were made whole %d times", n)
@@ -57,10 +58,10 @@ func TestRun_AnAnswerFromBeforeABucketWasMadeWholeLeavesItAlone(t *testing.T) {
 		if n := made.Load(); n != 4 {
 			t.Errorf("2 buckets that changed later were made whole %d times in all", n)
 		}
-		if n := len(r.nats.arrived()); n != 1 {
+		if n := len(r.Nats.Arrived()); n != 1 {
 			t.Errorf("%d messages arrived", n)
 		}
-		if err := stop(errStop); !errors.Is(err, errStop) {
+		if err := stop(rig.ErrStop); !errors.Is(err, rig.ErrStop) {
 			t.Errorf("run ended with %v", err)
 		}
 	})
@@ -90,8 +91,8 @@ func (s *emptied) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 func TestRun_LeadsOnWhileAnEmptyStoreIsFilled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &emptied{}
-		r := newRig(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		r.whole = func(ctx context.Context, _ uint64, _ message.Bucket) error {
+		r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r.Whole = func(ctx context.Context, _ uint64, _ message.Bucket) error {
 			select {
 			case <-ctx.Done():
 				return context.Cause(ctx)
@@ -100,15 +101,15 @@ func TestRun_LeadsOnWhileAnEmptyStoreIsFilled(t *testing.T) {
 			store.whole.Store(true)
 			return nil
 		}
-		r.s = r.scheduler()
-		r.serve(r.s)
-		stop := r.lead(r.s, 1)
-		r.push(scheduler.Push{Delay: 5 * time.Second})
+		r.S = r.Scheduler()
+		r.Serve(r.S)
+		stop := r.Lead(r.S, 1)
+		r.Push(scheduler.Push{Delay: 5 * time.Second})
 		time.Sleep(2 * time.Minute)
-		if n := len(r.nats.arrived()); n != 1 {
+		if n := len(r.Nats.Arrived()); n != 1 {
 			t.Errorf("%d messages arrived", n)
 		}
-		if err := stop(errStop); !errors.Is(err, errStop) {
+		if err := stop(rig.ErrStop); !errors.Is(err, rig.ErrStop) {
 			t.Errorf("run ended with %v", err)
 		}
 	})

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // overHTTPAlone are the routes without a call, and why.
@@ -152,9 +152,9 @@ func TestCalls_ReadsChangeNothing(t *testing.T) {
 func TestCalls_EndWithTheirContext(t *testing.T) {
 	t.Parallel()
 	w := full()
-	w.journal.verify = func(ctx context.Context, _ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+	w.journal.verify = func(ctx context.Context, _ func(record.VerifyReport)) (record.VerifyReport, error) {
 		<-ctx.Done()
-		return scheduler.VerifyReport{}, ctx.Err()
+		return record.VerifyReport{}, ctx.Err()
 	}
 	d := open(t, w.config)
 	ctx, stop := context.WithCancel(t.Context())

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func TestDead_ShowsAPageWithoutContent(t *testing.T) {
@@ -53,8 +54,8 @@ func TestDead_GoesOnWhereItsCursorSays(t *testing.T) {
 			t.Errorf("%s asked for %+v, want %+v", target, asked, want)
 		}
 	}
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting),
-		record(uidB, "b", 2, message.StateWaiting)}}
+	j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting),
+		recordOf(uidB, "b", 2, message.StateWaiting)}}
 	other, _ := call(t, open(t, keeping(j)), "GET", "/v1/messages?limit=1", "").json["cursor"].(string)
 	broken := []byte(all)
 	broken[len(broken)-3] ^= 1

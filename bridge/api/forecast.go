@@ -6,8 +6,8 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 const (
@@ -26,7 +26,7 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var overdue, ahead []scheduler.Forecast
+	var overdue, ahead []record.Forecast
 	err = s.ask(r, "journal", func(ctx context.Context) (err error) {
 		before := f
 		before.From, before.Until, before.Step = firstDue, f.From, f.From-firstDue
@@ -55,12 +55,12 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 }
 
 // steps returns the number of steps until the end; the last may be shorter.
-func steps(f scheduler.ForecastQuery) int { return int((f.Until - f.From + f.Step - 1) / f.Step) }
+func steps(f record.ForecastQuery) int { return int((f.Until - f.From + f.Step - 1) / f.Step) }
 
 // forecastQuery reads ?topic=&step=&until=.
-func forecastQuery(r *http.Request, now time.Time) (scheduler.ForecastQuery, error) {
+func forecastQuery(r *http.Request, now time.Time) (record.ForecastQuery, error) {
 	step, until := defaultStep, now.Add(defaultAhead)
-	f := scheduler.ForecastQuery{From: message.CeilMilli(now)}
+	f := record.ForecastQuery{From: message.CeilMilli(now)}
 	values, err := query(r, "topic", "step", "until")
 	p := params{values, err}
 	p.read("topic", func(text string) error {

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // FuzzPostMessages holds that no body at all makes the server panic or answer 500, and that a refused one changes
@@ -91,8 +91,8 @@ func FuzzJournalRoutes(f *testing.F) {
 	}
 	f.Add(uint8(0), "", "cursor=AQ&limit=1", "", false)
 	f.Add(uint8(6), "", "until=9999999999999&step=1s", "", false)
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting),
-		record(uidB, "b", 2, message.StateDead)}}
+	j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting),
+		recordOf(uidB, "b", 2, message.StateDead)}}
 	on, off := open(f, keeping(j)), open(f)
 	f.Fuzz(func(t *testing.T, route uint8, id, query, body string, lines bool) {
 		c := journalCalls[int(route)%len(journalCalls)]
@@ -128,15 +128,15 @@ func FuzzJournalRoutes(f *testing.F) {
 		for _, asked := range j.asked {
 			good := true
 			switch q := asked.(type) {
-			case scheduler.RecordQuery:
+			case record.RecordQuery:
 				good = q.Limit >= 2 && q.Limit <= 1001 && !q.Whole &&
 					(q.AfterUID == "" || message.IsUID(string(q.AfterUID)))
-			case scheduler.ForecastQuery:
+			case record.ForecastQuery:
 				good = q.Step >= 1000 && q.Until >= q.From && (q.Until-q.From)/q.Step <= 10_000 &&
 					(q.Topic == "" || q.Pattern == "")
-			case scheduler.RestoreRequest:
+			case record.RestoreRequest:
 				good = q.Rate >= 0 && q.Rate <= 1_000_000 && (q.UID == "" || q.Topic == "" && q.Overdue)
-			case scheduler.RedeliverRequest:
+			case record.RedeliverRequest:
 				good = q.Since <= message.CeilMilli(noon)
 			}
 			if !good {

@@ -19,6 +19,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
@@ -30,6 +31,12 @@ type door struct {
 	log      *syncBuffer
 }
 
+// instance is what the server asks: the scheduler, and why messages are held back.
+type instance struct {
+	*scheduler.Scheduler
+	*lead.Leader
+}
+
 // open starts one; change may alter its configuration.
 func open(t testing.TB, change ...func(*api.Config)) *door {
 	t.Helper()
@@ -38,11 +45,18 @@ func open(t testing.TB, change ...func(*api.Config)) *door {
 		t.Fatal(err)
 	}
 	registry := prometheus.NewRegistry()
-	heart, err := scheduler.New(scheduler.Config{
+	leader, err := lead.New(lead.Config{
 		Timeline: timeline, Publisher: nowhere{}, Clock: scheduler.NewClock(scheduler.System()),
+		EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20, Pending: 100, Attempts: 3,
+		CallTimeout: time.Second, StopTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	heart, err := scheduler.New(scheduler.Config{
+		Timeline: timeline, Clock: scheduler.NewClock(scheduler.System()),
 		IDs:      scheduler.NewIDs(machine(7), time.Now),
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
-		Pending: 100, Attempts: 3,
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,
 		CallTimeout: time.Second, StopTimeout: time.Second, Registerer: registry,
 	})
 	if err != nil {
@@ -59,7 +73,7 @@ func open(t testing.TB, change ...func(*api.Config)) *door {
 	})
 	d := &door{timeline: timeline, log: &syncBuffer{}}
 	cfg := api.Config{
-		Service: heart, Cluster: &cluster{}, Namespace: "test", Version: "v1.2.3", Gatherer: registry,
+		Service: instance{heart, leader}, Cluster: &cluster{}, Namespace: "test", Version: "v1.2.3", Gatherer: registry,
 		Registerer: registry,
 		Log:        zerolog.New(d.log), Hosts: []string{"example.com", "a"}, // as httptest has it
 	}

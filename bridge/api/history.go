@@ -5,7 +5,7 @@ import (
 	"net/http"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // history answers with the last changes of a message, by version, and of every other message of its name.
@@ -14,7 +14,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var lives []scheduler.Life
+	var lives []record.Life
 	err = s.ask(r, "journal", func(ctx context.Context) (err error) {
 		lives, err = s.cfg.Journal.History(ctx, ref)
 		return err
@@ -28,8 +28,8 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if a.ID == "" {
 		a.ID = a.UID
 	}
-	if a.More = len(lives) > scheduler.MaxLives; a.More {
-		lives = lives[:scheduler.MaxLives]
+	if a.More = len(lives) > record.MaxLives; a.More {
+		lives = lives[:record.MaxLives]
 	}
 	for _, l := range lives[1:] {
 		a.Others = append(a.Others, wire.Life{
@@ -43,7 +43,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 
 // changeAnswers returns changes as the caller may see them. A caller that may only push sees the outcome of its message
 // and the time, but not where tarry runs.
-func changeAnswers(changes []scheduler.Change, whole bool) []wire.Change {
+func changeAnswers(changes []record.Change, whole bool) []wire.Change {
 	all := make([]wire.Change, len(changes))
 	for i := range changes {
 		c := &changes[i]

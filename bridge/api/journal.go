@@ -8,6 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Journal is the part of the journal that the API uses. Failures of the database or of the store must be reported as
@@ -18,22 +19,22 @@ type Journal interface {
 	// History returns a message and, if it was requested by name, every other message that has or had the name, the
 	// latest first. It returns at most MaxLives messages, plus one to show that there are more, and bounds the changes
 	// of all of them together. Errors: ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
-	History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error)
+	History(ctx context.Context, ref scheduler.Ref) ([]record.Life, error)
 	// Resolve returns the uid of the one message that a restore would apply to. Errors: ErrUnknownID, ErrAmbiguousID,
 	// ErrUnavailable.
 	Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error)
 	// List returns a page of messages in the order of due time, then uid.
-	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
+	List(ctx context.Context, q record.RecordQuery) ([]record.Record, error)
 	// Forecast counts the waiting messages that fall due, by step; empty steps may be missing.
-	Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error)
+	Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error)
 	// Lag returns the changes that are not yet in the journal, over all buckets.
-	Lag(ctx context.Context) (scheduler.Lag, error)
-	Restore(ctx context.Context, req scheduler.RestoreRequest,
-		progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error)
-	Verify(ctx context.Context, req scheduler.VerifyRequest,
-		progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error)
-	Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
-		progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error)
+	Lag(ctx context.Context) (record.Lag, error)
+	Restore(ctx context.Context, req record.RestoreRequest,
+		progress func(record.RestoreReport)) (record.RestoreReport, error)
+	Verify(ctx context.Context, req record.VerifyRequest,
+		progress func(record.VerifyReport)) (record.VerifyReport, error)
+	Redeliver(ctx context.Context, req record.RedeliverRequest,
+		progress func(record.RedeliverReport)) (record.RedeliverReport, error)
 }
 
 // The modes of the journal, as in the settings.
@@ -93,8 +94,8 @@ func (s *Server) journalState(ctx context.Context) *wire.JournalState {
 	return a
 }
 
-func restored(dry bool) func(*scheduler.RestoreReport) any {
-	return func(r *scheduler.RestoreReport) any {
+func restored(dry bool) func(*record.RestoreReport) any {
+	return func(r *record.RestoreReport) any {
 		return wire.RestoreReport{DryRun: dry, Read: r.Read, Added: r.Added, Raised: r.Raised, Same: r.Same,
 			InFlight: r.InFlight, Newer: r.Newer}
 	}
@@ -113,9 +114,9 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	s.audit(r, "restore", asked.DryRun).Bool("overdue", asked.Overdue).Str("topic", asked.Topic).Int("rate", asked.Rate)
 	return long(s, w, r, restored(asked.DryRun),
-		func(ctx context.Context, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+		func(ctx context.Context, progress func(record.RestoreReport)) (record.RestoreReport, error) {
 			defer end()
-			return s.cfg.Journal.Restore(ctx, scheduler.RestoreRequest{
+			return s.cfg.Journal.Restore(ctx, record.RestoreRequest{
 				Topic: asked.Topic, Overdue: asked.Overdue, DryRun: asked.DryRun, Rate: asked.Rate,
 			}, progress)
 		})
@@ -143,7 +144,7 @@ func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	report, err := s.cfg.Journal.Restore(ctx, scheduler.RestoreRequest{UID: ref.UID, Overdue: true, DryRun: dry}, nil)
+	report, err := s.cfg.Journal.Restore(ctx, record.RestoreRequest{UID: ref.UID, Overdue: true, DryRun: dry}, nil)
 	switch {
 	case err != nil:
 		return err
@@ -153,7 +154,7 @@ func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, http.StatusOK, restored(dry)(&report))
 }
 
-func verified(r *scheduler.VerifyReport) any {
+func verified(r *record.VerifyReport) any {
 	a := wire.VerifyReport{InStore: r.InStore, InJournal: r.InJournal, Found: r.Found, Repaired: r.Repaired,
 		Differences: make([]wire.Difference, len(r.Differences))}
 	if a.Found == nil {
@@ -185,7 +186,7 @@ func verified(r *scheduler.VerifyReport) any {
 	return a
 }
 
-func stand(s scheduler.Stand) *wire.Stand {
+func stand(s record.Stand) *wire.Stand {
 	if s.State == message.StateNone {
 		return nil
 	}
@@ -205,13 +206,13 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	defer end()
 	s.audit(r, "verify", !repair)
 	return long(s, w, r, verified,
-		func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+		func(ctx context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
 			defer end()
 			counts := progress
 			if progress != nil { // only the report lists the differences
-				counts = func(r scheduler.VerifyReport) { r.Differences = nil; progress(r) }
+				counts = func(r record.VerifyReport) { r.Differences = nil; progress(r) }
 			}
-			return s.cfg.Journal.Verify(ctx, scheduler.VerifyRequest{Repair: repair}, counts)
+			return s.cfg.Journal.Verify(ctx, record.VerifyRequest{Repair: repair}, counts)
 		})
 }
 
@@ -233,17 +234,17 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
 	}
 	defer end()
 	// rounded down, because the range begins there
-	request := scheduler.RedeliverRequest{Since: message.Milli(since.UnixMilli()), Topic: asked.Topic,
+	request := record.RedeliverRequest{Since: message.Milli(since.UnixMilli()), Topic: asked.Topic,
 		DryRun: asked.DryRun}
 	s.audit(r, "redeliver", asked.DryRun).Str("since", wire.FormatTime(int64(request.Since))).Str("topic", asked.Topic)
-	form := func(r *scheduler.RedeliverReport) any {
+	form := func(r *record.RedeliverReport) any {
 		return wire.RedeliverReport{
 			DryRun: asked.DryRun, Checked: r.Checked, Present: r.Present, Gone: r.Gone, Redelivered: r.Redelivered,
 			Unknown: r.Unknown, Failed: r.Failed,
 		}
 	}
 	return long(s, w, r, form,
-		func(ctx context.Context, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+		func(ctx context.Context, progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
 			defer end()
 			return s.cfg.Journal.Redeliver(ctx, request, progress)
 		})

@@ -8,6 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // journal answers as a test sets it and keeps the requests.
@@ -15,16 +16,16 @@ type journal struct {
 	mu    sync.Mutex
 	asked []any
 
-	records   []scheduler.Record // in order
-	changes   []scheduler.Change
-	forecasts []scheduler.Forecast
-	lag       scheduler.Lag
+	records   []record.Record // in order
+	changes   []record.Change
+	forecasts []record.Forecast
+	lag       record.Lag
 	err       error
 	lagErr    error
 
-	restore   func(ctx context.Context, progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error)
-	verify    func(ctx context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error)
-	redeliver func(ctx context.Context, progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error)
+	restore   func(ctx context.Context, progress func(record.RestoreReport)) (record.RestoreReport, error)
+	verify    func(ctx context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error)
+	redeliver func(ctx context.Context, progress func(record.RedeliverReport)) (record.RedeliverReport, error)
 }
 
 func (j *journal) note(what any) {
@@ -43,14 +44,14 @@ func (j *journal) last() any {
 	return j.asked[len(j.asked)-1]
 }
 
-func (j *journal) History(_ context.Context, ref scheduler.Ref) (lives []scheduler.Life, err error) {
+func (j *journal) History(_ context.Context, ref scheduler.Ref) (lives []record.Life, err error) {
 	j.note(ref)
 	if j.err != nil {
 		return nil, j.err
 	}
 	for _, r := range j.records {
 		if ref.Viewer.Sees(r.Topic) {
-			lives = append(lives, scheduler.Life{Record: r, Changes: j.changes})
+			lives = append(lives, record.Life{Record: r, Changes: j.changes})
 		}
 	}
 	if len(lives) == 0 {
@@ -68,7 +69,7 @@ func (j *journal) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, 
 }
 
 // List pages through the records by place, whatever else was asked for.
-func (j *journal) List(_ context.Context, q scheduler.RecordQuery) (page []scheduler.Record, err error) {
+func (j *journal) List(_ context.Context, q record.RecordQuery) (page []record.Record, err error) {
 	j.note(q)
 	for _, r := range j.records {
 		if after := r.Due > q.AfterDue || r.Due == q.AfterDue && r.UID > q.AfterUID; after && len(page) < q.Limit {
@@ -78,9 +79,9 @@ func (j *journal) List(_ context.Context, q scheduler.RecordQuery) (page []sched
 	return page, j.err
 }
 
-func (j *journal) Forecast(_ context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+func (j *journal) Forecast(_ context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
 	j.note(q)
-	var found []scheduler.Forecast
+	var found []record.Forecast
 	for _, f := range j.forecasts {
 		if f.From >= q.From && f.From < q.Until {
 			found = append(found, f)
@@ -89,33 +90,33 @@ func (j *journal) Forecast(_ context.Context, q scheduler.ForecastQuery) ([]sche
 	return found, j.err
 }
 
-func (j *journal) Lag(context.Context) (scheduler.Lag, error) { return j.lag, j.lagErr }
+func (j *journal) Lag(context.Context) (record.Lag, error) { return j.lag, j.lagErr }
 
-func (j *journal) Restore(ctx context.Context, req scheduler.RestoreRequest,
-	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (j *journal) Restore(ctx context.Context, req record.RestoreRequest,
+	progress func(record.RestoreReport)) (record.RestoreReport, error) {
 	j.note(req)
 	if j.restore != nil {
 		return j.restore(ctx, progress)
 	}
-	return scheduler.RestoreReport{Read: 21, Added: 6, Raised: 5, Same: 4, InFlight: 3, Newer: 2}, j.err
+	return record.RestoreReport{Read: 21, Added: 6, Raised: 5, Same: 4, InFlight: 3, Newer: 2}, j.err
 }
 
-func (j *journal) Verify(ctx context.Context, req scheduler.VerifyRequest,
-	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (j *journal) Verify(ctx context.Context, req record.VerifyRequest,
+	progress func(record.VerifyReport)) (record.VerifyReport, error) {
 	j.note(req)
 	if j.verify != nil {
 		return j.verify(ctx, progress)
 	}
-	return scheduler.VerifyReport{}, j.err
+	return record.VerifyReport{}, j.err
 }
 
-func (j *journal) Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
-	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+func (j *journal) Redeliver(ctx context.Context, req record.RedeliverRequest,
+	progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
 	j.note(req)
 	if j.redeliver != nil {
 		return j.redeliver(ctx, progress)
 	}
-	return scheduler.RedeliverReport{Checked: 21, Present: 6, Gone: 5, Redelivered: 4, Unknown: 3, Failed: 1}, j.err
+	return record.RedeliverReport{Checked: 21, Present: 6, Gone: 5, Redelivered: 4, Unknown: 3, Failed: 1}, j.err
 }
 
 // keeping opens a door with this journal, at a moment that stands still.
@@ -133,8 +134,8 @@ const (
 	uidC = message.UID("t-000000000000000c")
 )
 
-func record(uid message.UID, id string, due message.Milli, state message.State) scheduler.Record {
-	return scheduler.Record{Info: message.Info{
+func recordOf(uid message.UID, id string, due message.Milli, state message.State) record.Record {
+	return record.Record{Info: message.Info{
 		Message: message.Message{
 			UID: uid, ID: id, Topic: "orders.remind", Due: due, Attempt: 1,
 			Headers: []message.Header{{Name: "X", Value: "hidden"}}, Body: []byte("hidden"),

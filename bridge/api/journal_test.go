@@ -13,6 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // journalCalls are good requests of every route that only the journal answers.
@@ -52,7 +53,7 @@ func TestJournal_ThatIsOffIsNeeded(t *testing.T) {
 
 func TestJournal_AnswersEveryGoodRequest(t *testing.T) {
 	t.Parallel()
-	d := open(t, keeping(&journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}))
+	d := open(t, keeping(&journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting)}}))
 	for _, c := range journalCalls {
 		call(t, d, c.method, c.target, c.body).want(t, 200, "")
 	}
@@ -83,8 +84,8 @@ func TestJournal_ThatFailsIsReported(t *testing.T) {
 func TestHistory_TellsEveryChangeAndLeavesOutWhatIsEmpty(t *testing.T) {
 	t.Parallel()
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "order-7131", 1, message.StateDelivered)},
-		changes: []scheduler.Change{
+		records: []record.Record{recordOf(uidA, "order-7131", 1, message.StateDelivered)},
+		changes: []record.Change{
 			{UID: uidA, Version: 1, State: message.StateWaiting, At: 1896076800000, Due: 1896080400000,
 				Instance: "t1", Address: "10.0.0.1:7070"},
 			{UID: uidA, Version: 2, State: message.StateDelivered, At: 1896076800002, Bucket: 3, Instance: "t2",
@@ -128,7 +129,7 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	for i := range 2500 {
-		r := record(message.UID(fmt.Sprintf("t-%016d", i)), "", message.Milli(i), message.StateWaiting)
+		r := recordOf(message.UID(fmt.Sprintf("t-%016d", i)), "", message.Milli(i), message.StateWaiting)
 		if r.Topic = "odd.x"; i%2 == 0 {
 			r.Topic = "even.x"
 		}
@@ -166,7 +167,7 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 	}
 	now = time.UnixMilli(1896076800000)
 	call(t, d, "GET", "/v1/messages?id=order-7131&topic=odd.x&due_from=1m&due_to=1h", "").want(t, 200, "")
-	want := scheduler.RecordQuery{ID: "order-7131", Topic: "odd.x", DueFrom: 1896076800000 + 60000,
+	want := record.RecordQuery{ID: "order-7131", Topic: "odd.x", DueFrom: 1896076800000 + 60000,
 		DueTo: 1896076800000 + 3600000, Limit: 101}
 	if q := j.last(); fmt.Sprint(q) != fmt.Sprint(want) {
 		t.Errorf("asked %+v, want %+v", q, want)
@@ -189,9 +190,9 @@ func TestList_TakesPatternsIDsAndSpans(t *testing.T) {
 func TestList_ShowsAPageWithoutContentAndWhatItMayMiss(t *testing.T) {
 	t.Parallel()
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "order-7131", 1896076800000, message.StateWaiting),
-			record(uidB, "", 1896076800001, message.StateDead)},
-		lag: scheduler.Lag{Entries: 2, Changes: 12, Bytes: 3456, Oldest: 1896076800000},
+		records: []record.Record{recordOf(uidA, "order-7131", 1896076800000, message.StateWaiting),
+			recordOf(uidB, "", 1896076800001, message.StateDead)},
+		lag: record.Lag{Entries: 2, Changes: 12, Bytes: 3456, Oldest: 1896076800000},
 	}
 	d := open(t, keeping(j))
 	want := `{"messages":[` +
@@ -207,7 +208,7 @@ func TestList_ShowsAPageWithoutContentAndWhatItMayMiss(t *testing.T) {
 		call(t, d, "GET", "/v1/messages", "").want(t, 200, "").raw, "lag") {
 		t.Error("the answer has a lag that nobody knows")
 	}
-	j.lagErr, j.lag, j.records = nil, scheduler.Lag{}, nil
+	j.lagErr, j.lag, j.records = nil, record.Lag{}, nil
 	if a := call(t, d, "GET", "/v1/messages", "").want(
 		t, 200, ""); a.raw != `{"messages":[],"lag":{"changes":0,"bytes":0}}`+"\n" {
 		t.Errorf("got %s", a.raw)
@@ -218,7 +219,7 @@ func TestList_AsksForWhatTheQuerySays(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	d := open(t, keeping(j))
-	for query, want := range map[string]scheduler.RecordQuery{
+	for query, want := range map[string]record.RecordQuery{
 		"":                     {Limit: 101},
 		"?limit=1":             {Limit: 2},
 		"?topic=a.b&key=k%20x": {Topic: "a.b", Key: "k x", Limit: 101},
@@ -241,7 +242,7 @@ func TestList_GoesOnByCursorToTheEnd(t *testing.T) {
 	t.Parallel()
 	j := &journal{}
 	for i := range 25 { // several are due at one moment
-		j.records = append(j.records, record(message.UID(fmt.Sprintf("t-00000000000000%02d", i)), "",
+		j.records = append(j.records, recordOf(message.UID(fmt.Sprintf("t-00000000000000%02d", i)), "",
 			message.Milli(1896076800000+i/4), message.StateWaiting))
 	}
 	d := open(t, keeping(j))
@@ -273,8 +274,8 @@ func TestList_GoesOnByCursorToTheEnd(t *testing.T) {
 
 func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidA, "", 1, message.StateWaiting),
-		record(uidB, "", 2, message.StateWaiting)}}
+	j := &journal{records: []record.Record{recordOf(uidA, "", 1, message.StateWaiting),
+		recordOf(uidB, "", 2, message.StateWaiting)}}
 	d := open(t, keeping(j))
 	cursor := fmt.Sprint(
 		call(t, d, "GET", "/v1/messages?topic=a&state=waiting,dead&limit=1", "").want(t, 200, "").json["cursor"])
@@ -299,7 +300,7 @@ func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 	}
 	// the same query, written differently
 	call(t, d, "GET", "/v1/messages?state=dead,waiting&topic=a&limit=7&cursor="+cursor, "").want(t, 200, "")
-	if q, _ := j.last().(scheduler.RecordQuery); q.AfterUID != uidA || q.AfterDue != 1 {
+	if q, _ := j.last().(record.RecordQuery); q.AfterUID != uidA || q.AfterDue != 1 {
 		t.Errorf("asked for %+v", q)
 	}
 }
@@ -307,7 +308,7 @@ func TestCursor_OfAnotherQueryIsRefused(t *testing.T) {
 func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 	t.Parallel()
 	from := message.CeilMilli(noon)
-	j := &journal{forecasts: []scheduler.Forecast{{From: from - 5_000, Count: 3}, {From: from - 1, Count: 4},
+	j := &journal{forecasts: []record.Forecast{{From: from - 5_000, Count: 3}, {From: from - 1, Count: 4},
 		{From: from, Count: 5}, {From: from + 120_000, Count: 6}}}
 	d := open(t, keeping(j))
 	a := call(t, d, "GET", "/v1/forecast?topic=a.b&until=150s", "").want(t, 200, "")
@@ -316,7 +317,7 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 	if a.raw != want {
 		t.Errorf("got %s", a.raw)
 	}
-	for query, want := range map[string]scheduler.ForecastQuery{
+	for query, want := range map[string]record.ForecastQuery{
 		"":                                    {From: from, Until: from + 3_600_000, Step: 60_000},
 		"?step=1s&until=10000s":               {From: from, Until: from + 10_000_000, Step: 1000},
 		"?step=90000":                         {From: from, Until: from + 3_600_000, Step: 90_000},
@@ -330,7 +331,7 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 			t.Errorf("%s asked for %+v, want %+v", query, j.last(), want)
 		}
 	}
-	overdue, _ := j.asked[0].(scheduler.ForecastQuery)
+	overdue, _ := j.asked[0].(record.ForecastQuery)
 	if overdue.Topic != "a.b" || overdue.Until != from || overdue.From > -62_000_000_000_000 ||
 		overdue.Step != overdue.Until-overdue.From {
 		t.Errorf("the overdue were asked for as %+v", overdue)
@@ -339,9 +340,9 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 
 func TestRestoreOne_IsForOneMessageDueOrNot(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidB, "b", 1, message.StateWaiting)}}
+	j := &journal{records: []record.Record{recordOf(uidB, "b", 1, message.StateWaiting)}}
 	d := open(t, keeping(j))
-	for target, want := range map[string]scheduler.RestoreRequest{
+	for target, want := range map[string]record.RestoreRequest{
 		"/v1/messages/b/restore":                    {UID: uidB, Overdue: true},
 		"/v1/messages/" + string(uidC) + "/restore": {UID: uidC, Overdue: true},
 	} {
@@ -367,7 +368,7 @@ func TestRestoreOne_IsForOneMessageDueOrNot(t *testing.T) {
 
 func TestCluster_TellsHowFarTheJournalIsBehind(t *testing.T) {
 	t.Parallel()
-	j := &journal{lag: scheduler.Lag{Changes: 12, Bytes: 3456, Oldest: 1896076800000}}
+	j := &journal{lag: record.Lag{Changes: 12, Bytes: 3456, Oldest: 1896076800000}}
 	d := open(t, keeping(j), func(c *api.Config) { c.JournalMode = "sync" })
 	want := `"journal":{"mode":"sync","lag":{"changes":12,"bytes":3456,"oldest":"2030-01-31T08:00:00.000Z"}}}` + "\n"
 	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); !strings.HasSuffix(a.raw, want) {
@@ -396,7 +397,7 @@ func TestPush_SaysThatTheJournalHasIt(t *testing.T) {
 
 func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
+	j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting)}}
 	d := open(t, keeping(j))
 	for _, c := range []struct{ method, target, body, word, detail string }{
 		{"GET", "/v1/messages?topic=", "", "invalid_topic", "topic is empty"},

@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 const (
@@ -23,7 +24,7 @@ const (
 
 // listing is the request for a list.
 type listing struct {
-	scheduler.RecordQuery
+	record.RecordQuery
 	// pattern selects topics if it has a wildcard, for which the journal has no index; else it is empty.
 	pattern string
 	// from and to are the bounds of the due time as given: on the next page "2h" is another moment, but the query is
@@ -37,7 +38,7 @@ func (l *listing) mark() string {
 }
 
 // takes reports whether a record that the journal returned belongs in the list.
-func (l *listing) takes(r *scheduler.Record) bool {
+func (l *listing) takes(r *record.Record) bool {
 	return l.pattern == "" || scheduler.Matches(l.pattern, r.Topic)
 }
 
@@ -75,7 +76,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 
 // page reads a page and returns the record after which the next page begins, or nil on the last page. It examines a
 // bounded number of records, so if few match a pattern, a page may be short or empty and still have a next one.
-func (s *Server) page(ctx context.Context, l *listing) (page []scheduler.Record, next *scheduler.Record, err error) {
+func (s *Server) page(ctx context.Context, l *listing) (page []record.Record, next *record.Record, err error) {
 	q := l.RecordQuery
 	if l.pattern == "" {
 		q.Limit++ // one more shows that there is a next page
@@ -107,9 +108,9 @@ func (s *Server) page(ctx context.Context, l *listing) (page []scheduler.Record,
 
 // explain adds the reason to overdue waiting messages. The journal does not know which lanes are held back, so explain
 // asks the store; if the store does not answer, the list stays unchanged.
-func (s *Server) explain(ctx context.Context, page []scheduler.Record, messages []wire.Info) {
+func (s *Server) explain(ctx context.Context, page []record.Record, messages []wire.Info) {
 	now := message.CeilMilli(s.cfg.Now())
-	overdue := func(r *scheduler.Record) bool { return r.State == message.StateWaiting && r.Due < now }
+	overdue := func(r *record.Record) bool { return r.State == message.StateWaiting && r.Due < now }
 	var topics []string
 	for i := range page {
 		if overdue(&page[i]) {
@@ -134,7 +135,7 @@ func (s *Server) explain(ctx context.Context, page []scheduler.Record, messages 
 // listQuery reads ?topic=&id=&key=&state=&due_from=&due_to=&limit=&cursor=. Absent parameters select everything. A
 // topic may be a pattern, and a bound of the due time may be a duration from now, as in cancel.
 func listQuery(r *http.Request, now time.Time) (listing, error) {
-	q := listing{RecordQuery: scheduler.RecordQuery{Limit: defaultList}}
+	q := listing{RecordQuery: record.RecordQuery{Limit: defaultList}}
 	values, err := query(r, "topic", "id", "key", "state", "due_from", "due_to", "limit", "cursor")
 	p := params{values, err}
 	p.read("topic", func(text string) error {

@@ -16,10 +16,11 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
-func restoredNothing(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
-	return scheduler.RestoreReport{}, nil
+func restoredNothing(context.Context, func(record.RestoreReport)) (record.RestoreReport, error) {
+	return record.RestoreReport{}, nil
 }
 
 // inLines makes a request that accepts lines and gives them.
@@ -44,17 +45,17 @@ func inLines(t testing.TB, h http.Handler, target, body string) (status int, lin
 func TestLong_AnswersTheReport(t *testing.T) {
 	t.Parallel()
 	j := &journal{
-		verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+		verify: func(_ context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
 			if progress != nil {
-				progress(scheduler.VerifyReport{InStore: 1})
+				progress(record.VerifyReport{InStore: 1})
 			}
-			return scheduler.VerifyReport{InStore: 10, InJournal: 11,
-				Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
-				Differences: []scheduler.Difference{
-					{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore,
-						Journal: scheduler.Stand{State: message.StateWaiting, Version: 2}, Repaired: true},
-					{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: message.StateInFlight,
-						Version: 1}, Journal: scheduler.Stand{State: message.StateDelivered, Version: 2}},
+			return record.VerifyReport{InStore: 10, InJournal: 11,
+				Found: map[string]int{record.StoreOlder: 1, record.MissingInStore: 1}, Repaired: 1,
+				Differences: []record.Difference{
+					{UID: uidA, Bucket: 3, Kind: record.MissingInStore,
+						Journal: record.Stand{State: message.StateWaiting, Version: 2}, Repaired: true},
+					{UID: uidB, Kind: record.StoreOlder, Store: record.Stand{State: message.StateInFlight,
+						Version: 1}, Journal: record.Stand{State: message.StateDelivered, Version: 2}},
 				}}, nil
 		}}
 	d := open(t, keeping(j))
@@ -63,17 +64,17 @@ func TestLong_AnswersTheReport(t *testing.T) {
 		asked        any
 		want         string
 	}{
-		{"/v1/restore", "", scheduler.RestoreRequest{Overdue: true},
+		{"/v1/restore", "", record.RestoreRequest{Overdue: true},
 			`{"read":21,"added":6,"raised":5,"same":4,"in_flight":3,"newer":2}`},
 		{"/v1/restore", `{"overdue":false,"topic":"a.b","dry_run":true,"rate":10}`,
-			scheduler.RestoreRequest{Topic: "a.b", DryRun: true, Rate: 10},
+			record.RestoreRequest{Topic: "a.b", DryRun: true, Rate: 10},
 			`{"dry_run":true,"read":21,"added":6,"raised":5,"same":4,"in_flight":3,"newer":2}`},
-		{"/v1/redeliver", `{"since":"90m"}`, scheduler.RedeliverRequest{Since: 1896085800000},
+		{"/v1/redeliver", `{"since":"90m"}`, record.RedeliverRequest{Since: 1896085800000},
 			`{"checked":21,"present":6,"gone":5,"redelivered":4,"unknown":3,"failed":1}`},
 		{"/v1/redeliver", `{"since":"2030-01-31T09:00:00+01:00","topic":"a.b","dry_run":true}`,
-			scheduler.RedeliverRequest{Since: 1896076800000, Topic: "a.b", DryRun: true},
+			record.RedeliverRequest{Since: 1896076800000, Topic: "a.b", DryRun: true},
 			`{"dry_run":true,"checked":21,"present":6,"gone":5,"redelivered":4,"unknown":3,"failed":1}`},
-		{"/v1/verify", `{"repair":true}`, scheduler.VerifyRequest{Repair: true},
+		{"/v1/verify", `{"repair":true}`, record.VerifyRequest{Repair: true},
 			`{"in_store":10,"in_journal":11,"found":{"missing_in_store":1,"store_older":1},"repaired":1,` +
 				`"differences":[` +
 				`{"uid":"t-000000000000000a","bucket":3,"kind":"missing_in_store","journal":{"state":"waiting",` +
@@ -105,16 +106,16 @@ func TestLong_TellsProgressLineByLine(t *testing.T) {
 		const every = 5 * time.Millisecond
 		counts := map[string]int{} // goes on changing while lines are written
 		j := &journal{
-			verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+			verify: func(_ context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
 				time.Sleep(6 * every) // of the bubble: for lines to go out, before and after
 				for i := range 3000 {
-					counts[scheduler.StoreNewer] = i
+					counts[record.StoreNewer] = i
 					progress(
-						scheduler.VerifyReport{InStore: i, Found: counts,
-							Differences: []scheduler.Difference{{UID: uidA}}})
+						record.VerifyReport{InStore: i, Found: counts,
+							Differences: []record.Difference{{UID: uidA}}})
 				}
 				time.Sleep(6 * every) // of the bubble
-				return scheduler.VerifyReport{InStore: 3000}, nil
+				return record.VerifyReport{InStore: 3000}, nil
 			}}
 		d := open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = every })
 		_, lines := inLines(t, d, "/v1/verify", "")
@@ -145,9 +146,9 @@ func TestLong_ThatFailsAfterTheFirstLineSaysSoInTheLast(t *testing.T) {
 			{errors.New("secret inside"),
 				`{"error":"internal","detail":"something went wrong inside; the log says what"}`, true},
 		} {
-			j.restore = func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+			j.restore = func(context.Context, func(record.RestoreReport)) (record.RestoreReport, error) {
 				time.Sleep(50 * time.Millisecond) // of the bubble
-				return scheduler.RestoreReport{}, c.err
+				return record.RestoreReport{}, c.err
 			}
 			status, lines := inLines(t, d, "/v1/restore", "")
 			if status != 200 || len(lines) < 2 || !strings.HasPrefix(lines[0], `{"progress":`) ||
@@ -163,7 +164,7 @@ func TestLong_ThatFailsAfterTheFirstLineSaysSoInTheLast(t *testing.T) {
 
 func TestLong_ThatPanicsLeavesNothingBehind(t *testing.T) {
 	t.Parallel()
-	j := &journal{restore: func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+	j := &journal{restore: func(context.Context, func(record.RestoreReport)) (record.RestoreReport, error) {
 		panic("no")
 	}}
 	d := open(t, keeping(j))
@@ -176,15 +177,15 @@ func TestLong_ThatPanicsLeavesNothingBehind(t *testing.T) {
 func TestLong_RunsOnceAtATimeByKind(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
+	j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting)}}
 	wait := func() { entered <- struct{}{}; <-leave }
-	j.verify = func(context.Context, func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+	j.verify = func(context.Context, func(record.VerifyReport)) (record.VerifyReport, error) {
 		wait()
-		return scheduler.VerifyReport{}, nil
+		return record.VerifyReport{}, nil
 	}
-	j.redeliver = func(context.Context, func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+	j.redeliver = func(context.Context, func(record.RedeliverReport)) (record.RedeliverReport, error) {
 		wait()
-		return scheduler.RedeliverReport{}, nil
+		return record.RedeliverReport{}, nil
 	}
 	d := open(t, keeping(j))
 	ended := make(chan int)
@@ -214,7 +215,7 @@ func TestLong_RunsOnceAtATimeByKind(t *testing.T) {
 
 func TestLong_LeavesOneLineForTheAudit(t *testing.T) {
 	t.Parallel()
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
+	j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting)}}
 	for _, c := range []struct {
 		target, body string
 		want         map[string]any
@@ -255,12 +256,12 @@ func TestLong_LeavesOneLineForTheAudit(t *testing.T) {
 }
 
 // slow is an operation that takes longer than all of the server's time-outs, or until it is stopped.
-func slow(ctx context.Context, _ func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func slow(ctx context.Context, _ func(record.RestoreReport)) (record.RestoreReport, error) {
 	select {
 	case <-time.After(1200 * time.Millisecond):
-		return scheduler.RestoreReport{Read: 1}, nil
+		return record.RestoreReport{Read: 1}, nil
 	case <-ctx.Done():
-		return scheduler.RestoreReport{}, fmt.Errorf("read the journal: %w", ctx.Err())
+		return record.RestoreReport{}, fmt.Errorf("read the journal: %w", ctx.Err())
 	}
 }
 
@@ -300,11 +301,11 @@ func TestLong_EndsWhenItsClientGoesAway(t *testing.T) {
 	for _, accept := range []string{"application/x-ndjson", "application/json"} {
 		entered, left := make(chan struct{}), make(chan error, 1)
 		d := open(t, keeping(&journal{
-			redeliver: func(ctx context.Context, _ func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+			redeliver: func(ctx context.Context, _ func(record.RedeliverReport)) (record.RedeliverReport, error) {
 				close(entered)
 				<-ctx.Done()
 				left <- ctx.Err()
-				return scheduler.RedeliverReport{}, errors.New("the driver was torn away")
+				return record.RedeliverReport{}, errors.New("the driver was torn away")
 			}}), func(c *api.Config) { c.ReadTimeout = 500 * time.Millisecond })
 		address, _ := run(t, d)
 		ctx, gone := context.WithCancel(t.Context())
@@ -347,10 +348,10 @@ func TestLong_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 	t.Parallel()
 	entered := make(chan struct{})
 	d := open(t, keeping(
-		&journal{verify: func(ctx context.Context, _ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+		&journal{verify: func(ctx context.Context, _ func(record.VerifyReport)) (record.VerifyReport, error) {
 			close(entered)
 			<-ctx.Done()
-			return scheduler.VerifyReport{}, ctx.Err()
+			return record.VerifyReport{}, ctx.Err()
 		}}))
 	address, stop := run(t, d)
 	answered := make(chan string, 1)

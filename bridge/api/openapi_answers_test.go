@@ -15,6 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // What may go wrong behind an operation: the errors that its port may answer.
@@ -363,18 +364,18 @@ func longAsDescribed(t *testing.T, d *description) {
 			w := full()
 			w.steering.err = err
 			w.steering.many = func(context.Context, func(scheduler.Report)) { wait() }
-			w.journal.restore = func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+			w.journal.restore = func(context.Context, func(record.RestoreReport)) (record.RestoreReport, error) {
 				wait()
-				return scheduler.RestoreReport{}, err
+				return record.RestoreReport{}, err
 			}
-			w.journal.verify = func(context.Context, func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+			w.journal.verify = func(context.Context, func(record.VerifyReport)) (record.VerifyReport, error) {
 				wait()
-				return scheduler.VerifyReport{}, err
+				return record.VerifyReport{}, err
 			}
 			w.journal.redeliver = func(context.Context,
-				func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+				func(record.RedeliverReport)) (record.RedeliverReport, error) {
 				wait()
-				return scheduler.RedeliverReport{}, err
+				return record.RedeliverReport{}, err
 			}
 			door := open(t, w.config, func(c *api.Config) { c.ProgressEvery = time.Millisecond })
 			ended := make(chan struct{})

@@ -15,6 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // The types that answers are made of have the fields of their schemas, and what is never left out is required.
@@ -118,8 +119,8 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		want  any
 	}{
 		{"schemas/State/enum", stateWords()}, {"schemas/Kind/enum", kinds},
-		{"schemas/DifferenceKind/enum", []string{scheduler.MissingInStore, scheduler.MissingInJournal,
-			scheduler.StoreOlder, scheduler.StoreNewer}},
+		{"schemas/DifferenceKind/enum", []string{record.MissingInStore, record.MissingInJournal,
+			record.StoreOlder, record.StoreNewer}},
 		{"schemas/Instance/properties/role/enum", []string{wire.RoleLeader, wire.RoleStandby}},
 		{"schemas/Cluster/properties/journal/properties/mode/enum",
 			[]string{journalOff, journalAsync, journalSync}},
@@ -158,8 +159,8 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		{"schemas/Forecast/properties/steps/maxItems", maxSteps},
 		{"schemas/Cluster/properties/parked/maxItems", maxParked},
 		{"schemas/Problem/properties/candidates/maxItems", scheduler.MaxNamesOfID},
-		{"schemas/VerifyReport/properties/differences/maxItems", scheduler.MaxDifferences},
-		{"schemas/Quarantined/properties/uids/maxItems", scheduler.MaxQuarantinedUIDs},
+		{"schemas/VerifyReport/properties/differences/maxItems", record.MaxDifferences},
+		{"schemas/Quarantined/properties/uids/maxItems", record.MaxQuarantinedUIDs},
 		{"parameters/Limit/schema/maximum", maxList}, {"parameters/Limit/schema/default", defaultList},
 		{"../paths/~1v1~1messages/get/parameters/3/schema/pattern", "^(" + states + ")(,(" + states + "))*$"},
 	} {

@@ -11,6 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // world is everything that a server asks, as one test wants it.
@@ -50,31 +51,31 @@ func full() *world {
 			pauses: []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}, was: true,
 		},
 		journal: &journal{
-			records: []scheduler.Record{{Info: info}, {Info: info}},
-			changes: []scheduler.Change{
+			records: []record.Record{{Info: info}, {Info: info}},
+			changes: []record.Change{
 				{Version: 1, State: message.StateWaiting, At: later, Bucket: 3, Instance: "t1",
 					Address: "10.0.0.1:7070"},
 				{Version: 2, State: message.StateDelivered, At: later, Due: later,
 					Instance: "t1", Address: "10.0.0.1:7070", Term: 4, Attempt: 1, Claimed: later, Reason: "why",
 					Stream: "ORDERS", Sequence: 7},
 			},
-			forecasts: []scheduler.Forecast{{From: message.CeilMilli(noon), Count: 5}, {From: 1, Count: 2}},
-			lag:       scheduler.Lag{Changes: 3, Bytes: 400, Oldest: later, Quarantined: 2},
-			verify: func(_ context.Context, progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-				apart := scheduler.Quarantined{Bucket: 1, ID: "1-0", At: later, Reason: "why",
+			forecasts: []record.Forecast{{From: message.CeilMilli(noon), Count: 5}, {From: 1, Count: 2}},
+			lag:       record.Lag{Changes: 3, Bytes: 400, Oldest: later, Quarantined: 2},
+			verify: func(_ context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
+				apart := record.Quarantined{Bucket: 1, ID: "1-0", At: later, Reason: "why",
 					UIDs: []message.UID{uidA}}
-				return scheduler.VerifyReport{Quarantined: []scheduler.Quarantined{apart}, Refused: []scheduler.Refusal{
+				return record.VerifyReport{Quarantined: []record.Quarantined{apart}, Refused: []scheduler.Refusal{
 					{UID: uidA, Bucket: 1, At: later, Transition: message.Transition{From: message.StateInFlight,
 						To: message.StateWaiting, Kind: message.KindSwept}},
 					{UID: uidB, At: later, Transition: message.Transition{To: message.StateInFlight},
 						Unreadable: true}},
 					InStore: 10, InJournal: 11,
-					Found: map[string]int{scheduler.StoreOlder: 1, scheduler.MissingInStore: 1}, Repaired: 1,
-					Differences: []scheduler.Difference{
-						{UID: uidA, Bucket: 3, Kind: scheduler.MissingInStore,
-							Journal: scheduler.Stand{State: message.StateWaiting, Version: 2}, Repaired: true},
-						{UID: uidB, Kind: scheduler.StoreOlder, Store: scheduler.Stand{State: message.StateInFlight,
-							Version: 1}, Journal: scheduler.Stand{State: message.StateDelivered, Version: 2}},
+					Found: map[string]int{record.StoreOlder: 1, record.MissingInStore: 1}, Repaired: 1,
+					Differences: []record.Difference{
+						{UID: uidA, Bucket: 3, Kind: record.MissingInStore,
+							Journal: record.Stand{State: message.StateWaiting, Version: 2}, Repaired: true},
+						{UID: uidB, Kind: record.StoreOlder, Store: record.Stand{State: message.StateInFlight,
+							Version: 1}, Journal: record.Stand{State: message.StateDelivered, Version: 2}},
 					}}, nil
 			},
 		},
@@ -101,7 +102,7 @@ func bare() *world {
 			Duplicate: true},
 		info: info, canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, was: true},
-		journal:  &journal{records: []scheduler.Record{{Info: info}}, lagErr: scheduler.ErrUnavailable},
+		journal:  &journal{records: []record.Record{{Info: info}}, lagErr: scheduler.ErrUnavailable},
 		cluster:  &cluster{}, rejects: newRejects(),
 	}
 	return w
@@ -113,8 +114,8 @@ func failing(err error) *world {
 	w.accepted.Err, w.getErr = err, err
 	w.steering.err, w.steering.one = err, func(scheduler.Ref) error { return err }
 	w.journal.err = err
-	w.journal.verify = func(context.Context, func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
-		return scheduler.VerifyReport{}, err
+	w.journal.verify = func(context.Context, func(record.VerifyReport)) (record.VerifyReport, error) {
+		return record.VerifyReport{}, err
 	}
 	w.cluster.err, w.cluster.refusal = err, err
 	w.rejects.err = err

@@ -18,6 +18,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // The tokens of these tests: each is its own name, twice.
@@ -188,7 +189,7 @@ func TestRights_HoldOnEveryRoute(t *testing.T) {
 	t.Parallel()
 	for _, c := range askedOf {
 		for _, token := range crowd() {
-			j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting)}}
+			j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting)}}
 			s, nodes := newCounting(), &cluster{}
 			d := open(t, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...), func(c *api.Config) {
 				c.Cluster = nodes
@@ -224,9 +225,9 @@ func TestRights_PushSeesWhatBecameOfItsMessages(t *testing.T) {
 		[]message.Header{{Name: "X-Secret", Value: "1"}}, "no listener", 3
 	found.found[scheduler.Ref{ID: "a"}], found.found[scheduler.Ref{UID: uidA}] = mine, mine
 	j := &journal{
-		records: []scheduler.Record{record(uidA, "a", 1, message.StateDead),
-			record(uidB, "a", 1, message.StateCanceled)},
-		changes: []scheduler.Change{{UID: uidA, Version: 1, State: message.StateDead, At: 1, Instance: "secret-1",
+		records: []record.Record{recordOf(uidA, "a", 1, message.StateDead),
+			recordOf(uidB, "a", 1, message.StateCanceled)},
+		changes: []record.Change{{UID: uidA, Version: 1, State: message.StateDead, At: 1, Instance: "secret-1",
 			Address: "secret:7070", Term: 42,
 			Attempt: 3, Claimed: 1, Reason: "no listener", Stream: "secret", Sequence: 7}},
 	}
@@ -246,7 +247,7 @@ func TestRights_PushSeesWhatBecameOfItsMessages(t *testing.T) {
 			}
 		}
 	}
-	j.records = []scheduler.Record{record(uidB, "b", 1, message.StateDead)}
+	j.records = []record.Record{recordOf(uidB, "b", 1, message.StateDead)}
 	j.records[0].Topic = "bills"
 	for _, target := range []string{"/v1/messages/%s", "/v1/messages/%s?topic=bills", "/v1/messages/%s/history"} {
 		for _, id := range []string{"b", string(uidB)} {
@@ -443,7 +444,7 @@ func TestRights_ARefusalChangesNothing(t *testing.T) {
 				a := call(t, d, c.method, c.target, body, header...)
 				asked := j.last()
 				switch asked.(type) { // questions
-				case scheduler.Ref, scheduler.RecordQuery, scheduler.ForecastQuery:
+				case scheduler.Ref, record.RecordQuery, record.ForecastQuery:
 					asked = nil
 				}
 				if changes := append(s.take(), nodes.reasons...); a.status >= 400 && a.status < 500 &&
@@ -572,9 +573,9 @@ func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 	// Where nobody is asked for a token, nobody has a name. A long operation that fails when its status is out has the
 	// problem in its line all the same.
 	synctest.Test(t, func(t *testing.T) {
-		j := &journal{restore: func(context.Context, func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+		j := &journal{restore: func(context.Context, func(record.RestoreReport)) (record.RestoreReport, error) {
 			time.Sleep(50 * time.Millisecond) // of the bubble
-			return scheduler.RestoreReport{}, scheduler.ErrUnavailable
+			return record.RestoreReport{}, scheduler.ErrUnavailable
 		}}
 		d = open(t, keeping(j), func(c *api.Config) { c.ProgressEvery = 5 * time.Millisecond })
 		if status, lines := inLines(t, d, "/v1/restore", ""); status != 200 {

@@ -10,6 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
@@ -40,10 +41,10 @@ func TestParked_IsSaidInWordsWhereverItIsRead(t *testing.T) {
 	const why = "nobody listens on odd.x; next try in 3 s"
 	s := &steering{counts: []scheduler.TopicCount{{Topic: "odd.x", Waiting: 1}},
 		parked: map[string]string{"odd.x": why}}
-	held, ahead := record(uidA, "a", 1, message.StateWaiting), record(uidB, "b", later, message.StateWaiting)
+	held, ahead := recordOf(uidA, "a", 1, message.StateWaiting), recordOf(uidB, "b", later, message.StateWaiting)
 	held.Topic, ahead.Topic = "odd.x", "odd.x"
 	ahead.Due = message.CeilMilli(noon.Add(time.Hour))
-	d := open(t, keeping(&journal{records: []scheduler.Record{held, ahead}}), func(c *api.Config) { steered(s)(c) })
+	d := open(t, keeping(&journal{records: []record.Record{held, ahead}}), func(c *api.Config) { steered(s)(c) })
 	for target, times := range map[string]int{"/v1/topics": 1, "/v1/topics/odd.x": 1, "/v1/messages": 1,
 		"/v1/cluster": 1} {
 		if a := call(t, d, "GET", target, "").want(t, 200, ""); strings.Count(a.raw, why) != times {
@@ -86,8 +87,8 @@ func TestTopics_GoesOnWhereItsCursorSays(t *testing.T) {
 		t.Errorf("asked for %+v", asked)
 	}
 	dead, _ := call(t, d, "GET", "/v1/dead?limit=1", "").want(t, 200, "").json["cursor"].(string)
-	j := &journal{records: []scheduler.Record{record(uidA, "a", 1, message.StateWaiting),
-		record(uidB, "b", 2, message.StateWaiting)}}
+	j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting),
+		recordOf(uidB, "b", 2, message.StateWaiting)}}
 	messages, _ := call(t, open(t, keeping(j)), "GET", "/v1/messages?limit=1", "").json["cursor"].(string)
 	s.take()
 	broken := []byte(cursors[0])

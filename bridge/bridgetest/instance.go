@@ -13,7 +13,6 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/intake"
 	"github.com/tarry-mq/tarry/bridge/link"
-	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -45,14 +44,9 @@ func Scheduling(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline) *sched
 func SchedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, clock *scheduler.Clock,
 	backlog *intake.Intake) *scheduler.Scheduler {
 	t.Helper()
-	publisher, err := publish.New(publish.Config{Conn: nc})
-	if err != nil {
-		t.Fatal(err)
-	}
 	cfg := scheduler.Config{
-		Timeline: timeline, Publisher: publisher, IDs: scheduler.NewIDs(Slot(1), time.Now), Clock: clock,
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
-		Pending: 4096, Attempts: 3,
+		Timeline: timeline, IDs: scheduler.NewIDs(Slot(1), time.Now), Clock: clock,
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,
 		CallTimeout: time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
 	}
 	if backlog != nil {

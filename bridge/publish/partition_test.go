@@ -18,6 +18,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -115,22 +116,38 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 	})
 }
 
+// instance is a scheduler and its leader.
+type instance struct {
+	*scheduler.Scheduler
+	*lead.Leader
+}
+
 // leading runs a leader over the timeline until the returned function is called: its publisher and scheduler are its
 // own.
 func leading(t *testing.T, nc *nats.Conn, timeline scheduler.Timeline, topics *scheduler.Topics,
-	term uint64) (s *scheduler.Scheduler, resign func()) {
+	term uint64) (s instance, resign func()) {
 	t.Helper()
-	s, err := scheduler.New(scheduler.Config{
+	clock := scheduler.NewClock(scheduler.System())
+	leader, err := lead.New(lead.Config{
 		Timeline: timeline, Publisher: bridgetest.Running(t, publish.Config{Conn: nc, Topics: topics}), Topics: topics,
-		IDs: scheduler.NewIDs(bridgetest.Slot(int(term)), time.Now), Clock: scheduler.NewClock(scheduler.System()),
-		MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
-		Pending: 4096, Attempts: 3,
+		Clock: clock, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: time.Second, Log: bridgetest.Logger(t),
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	bridgetest.RunServe(t, s)
+	s.Leader = leader
+	s.Scheduler, err = scheduler.New(scheduler.Config{
+		Timeline: timeline, Topics: topics, Clock: clock,
+		IDs:      scheduler.NewIDs(bridgetest.Slot(int(term)), time.Now),
+		MaxDelay: time.Hour, EndedKeep: 10 * time.Minute,
+		Announce:    func(bucket message.Bucket, due message.Milli) { leader.Nudge(bucket, due) },
+		CallTimeout: time.Second, StopTimeout: time.Second, Log: bridgetest.Logger(t),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	bridgetest.RunServe(t, s.Scheduler)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, term, func() time.Duration { return time.Minute }) }() // waited for by resign
@@ -169,7 +186,7 @@ func TestPartitions_AStreamThatRefusesParksOnlyItsOwn(t *testing.T) {
 		key := fmt.Sprint("key", i)
 		keys[crc32.ChecksumIEEE([]byte(key))%2] = key
 	}
-	push := func(s *scheduler.Scheduler, n int) (uids [2][]message.UID) {
+	push := func(s instance, n int) (uids [2][]message.UID) {
 		t.Helper()
 		for range n {
 			for part, key := range keys {

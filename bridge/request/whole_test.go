@@ -17,6 +17,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/request"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/memory"
 )
@@ -25,15 +26,20 @@ import (
 func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 	t.Helper()
 	nc, timeline, clock := bridgetest.Connect(t, url), bridgetest.NewTimeline(t), scheduler.NewClock(scheduler.System())
-	var s *scheduler.Scheduler
 	publisher, err := publish.New(publish.Config{
 		Conn: nc, Namespace: ns, Own: []string{link.StreamName(ns), link.RejectsName(ns)}, Log: bridgetest.Logger(t)})
 	if err != nil {
 		t.Fatal(err)
 	}
+	leader, err := lead.New(lead.Config{Timeline: timeline, Publisher: publisher, Clock: clock,
+		EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+		CallTimeout: time.Second, StopTimeout: time.Second, Log: zerolog.Nop()})
+	if err != nil {
+		t.Fatal(err)
+	}
 	nudge, err := request.NewNudge(
 		request.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket message.Bucket, due message.Milli) {
-			s.Nudge(bucket, due)
+			leader.Nudge(bucket, due)
 		}})
 	if err != nil {
 		t.Fatal(err)
@@ -42,11 +48,10 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err = scheduler.New(scheduler.Config{
-		Timeline: timeline, Publisher: publisher, IDs: scheduler.NewIDs(bridgetest.Slot(1), time.Now), Clock: clock,
+	s, err := scheduler.New(scheduler.Config{
+		Timeline: timeline, IDs: scheduler.NewIDs(bridgetest.Slot(1), time.Now), Clock: clock,
 		Announce: nudge.Announce,
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
-		Pending: 4096, Attempts: 3,
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,
 		CallTimeout: time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
 	})
 	if err != nil {
@@ -57,7 +62,7 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 	bridgetest.RunFor(t, sampler.Run)
 	bridgetest.RunServe(t, s)
 	bridgetest.RunFor(t, func(ctx context.Context) error {
-		return s.Run(ctx, 1, func() time.Duration { return time.Minute })
+		return leader.Run(ctx, 1, func() time.Duration { return time.Minute })
 	})
 	bridgetest.Taking(t, intake.Config{Conn: nc, Namespace: ns, Prefix: prefix, Accept: s, Clock: clock})
 	serving(t, request.ServiceConfig{Conn: nc, Namespace: ns, Prefix: prefix, Scheduler: s})

@@ -15,12 +15,13 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // recorded is a journal that answers by what it is asked for.
 type recorded struct {
 	many int // messages to list
-	lag  scheduler.Lag
+	lag  record.Lag
 	same bool                  // nothing differs from the store
 	came int                   // to the journal, since the store was counted
 	work func(context.Context) // what a restore does before its end; nil is nothing
@@ -39,8 +40,8 @@ func (r recorded) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, 
 	return lives[0].UID, nil
 }
 
-func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
-	r := scheduler.Record{Info: info(ref, message.StateDelivered)}
+func (recorded) History(_ context.Context, ref scheduler.Ref) ([]record.Life, error) {
+	r := record.Record{Info: info(ref, message.StateDelivered)}
 	switch ref.ID {
 	case "nobody":
 		return nil, scheduler.ErrUnknownID
@@ -52,7 +53,7 @@ func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life,
 	if ref.ID == "steering" {
 		reason = "\x1b[2Jgone"
 	}
-	lives := []scheduler.Life{{Record: r, Changes: []scheduler.Change{
+	lives := []record.Life{{Record: r, Changes: []record.Change{
 		{UID: someUID, Version: 1, State: message.StateWaiting, At: someDue - 3_600_000, Due: someDue, Bucket: 3,
 			Instance: "tarry-1", Address: "10.0.0.1:7070"},
 		{UID: someUID, Version: 2, State: message.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3,
@@ -66,9 +67,9 @@ func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life,
 		lives[0].Earlier = true
 	}
 	if ref.ID == "requeued" {
-		dead := scheduler.Record{Info: info(ref, message.StateCanceled)}
+		dead := record.Record{Info: info(ref, message.StateCanceled)}
 		dead.UID, dead.Reason = "t-0123456789abcdee", "requeued as "+string(someUID)
-		lives = append(lives, scheduler.Life{Record: dead, Changes: []scheduler.Change{
+		lives = append(lives, record.Life{Record: dead, Changes: []record.Change{
 			{UID: dead.UID, Version: 1, State: message.StateWaiting, At: someDue - 7_200_000,
 				Due: someDue - 3_600_000, Instance: "tarry-1", Address: "10.0.0.1:7070"},
 			{UID: dead.UID, Version: 2, State: message.StateDead, At: someDue - 3_600_000, Instance: "tarry-1",
@@ -80,12 +81,12 @@ func (recorded) History(_ context.Context, ref scheduler.Ref) ([]scheduler.Life,
 	return lives, nil
 }
 
-func (j recorded) List(_ context.Context, q scheduler.RecordQuery) (page []scheduler.Record, err error) {
+func (j recorded) List(_ context.Context, q record.RecordQuery) (page []record.Record, err error) {
 	if q.Topic == "down" {
 		return nil, scheduler.ErrUnavailable
 	}
 	for i := range j.many {
-		r := scheduler.Record{Info: info(scheduler.Ref{}, message.StateWaiting)}
+		r := record.Record{Info: info(scheduler.Ref{}, message.StateWaiting)}
 		r.UID, r.Due = message.UID(fmt.Sprintf("t-%016d", i)), someDue+message.Milli(i)
 		switch i % 3 {
 		case 0:
@@ -100,46 +101,46 @@ func (j recorded) List(_ context.Context, q scheduler.RecordQuery) (page []sched
 	return page, nil
 }
 
-func (recorded) Forecast(_ context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+func (recorded) Forecast(_ context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
 	switch {
 	case q.Topic == "nothing":
 		return nil, nil
 	case q.Pattern != "":
-		return []scheduler.Forecast{{From: q.From, Count: 1}}, nil
+		return []record.Forecast{{From: q.From, Count: 1}}, nil
 	case q.From < 0:
-		return []scheduler.Forecast{{From: q.From, Count: 7}}, nil
+		return []record.Forecast{{From: q.From, Count: 7}}, nil
 	}
-	return []scheduler.Forecast{{From: q.From, Count: 5}, {From: q.From + 10*q.Step, Count: 12}}, nil
+	return []record.Forecast{{From: q.From, Count: 5}, {From: q.From + 10*q.Step, Count: 12}}, nil
 }
 
-func (j recorded) Lag(context.Context) (scheduler.Lag, error) { return j.lag, nil }
+func (j recorded) Lag(context.Context) (record.Lag, error) { return j.lag, nil }
 
-func (j recorded) Restore(ctx context.Context, req scheduler.RestoreRequest,
-	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (j recorded) Restore(ctx context.Context, req record.RestoreRequest,
+	progress func(record.RestoreReport)) (record.RestoreReport, error) {
 	if progress != nil {
-		progress(scheduler.RestoreReport{Read: 10, Added: 2})
+		progress(record.RestoreReport{Read: 10, Added: 2})
 	}
 	if j.work != nil {
 		j.work(ctx)
 	}
 	switch {
 	case req.Topic == "down":
-		return scheduler.RestoreReport{}, scheduler.ErrUnavailable
+		return record.RestoreReport{}, scheduler.ErrUnavailable
 	case req.UID == someUID:
-		return scheduler.RestoreReport{Read: 1, Added: 1}, nil
+		return record.RestoreReport{Read: 1, Added: 1}, nil
 	case req.UID != "":
-		return scheduler.RestoreReport{}, nil
+		return record.RestoreReport{}, nil
 	}
-	return scheduler.RestoreReport{Read: 21, Added: 6, Raised: 5, Same: 4, InFlight: 3, Newer: 3}, nil
+	return record.RestoreReport{Read: 21, Added: 6, Raised: 5, Same: 4, InFlight: 3, Newer: 3}, nil
 }
 
-func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest,
-	_ func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (j recorded) Verify(_ context.Context, req record.VerifyRequest,
+	_ func(record.VerifyReport)) (record.VerifyReport, error) {
 	if j.same {
-		return scheduler.VerifyReport{InStore: 10, InJournal: 10 + j.came}, nil
+		return record.VerifyReport{InStore: 10, InJournal: 10 + j.came}, nil
 	}
-	r := scheduler.VerifyReport{
-		Quarantined: []scheduler.Quarantined{
+	r := record.VerifyReport{
+		Quarantined: []record.Quarantined{
 			{Bucket: 2, ID: "1896076800000-0", At: someDue, Known: true, UIDs: []message.UID{someUID},
 				Reason: "damaged record: size of an entry is no number"},
 			{Bucket: 2, ID: "1896076800000-1", At: someDue, UIDs: slices.Repeat([]message.UID{someUID}, 5),
@@ -150,13 +151,13 @@ func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest,
 				Kind: message.KindSwept}},
 			{UID: "t-0123456789abcdeg", Bucket: 2, At: someDue, Unreadable: true,
 				Transition: message.Transition{To: message.StateInFlight}}},
-		InStore: 10, InJournal: 11, Found: map[string]int{scheduler.StoreOlder: 2, scheduler.MissingInStore: 1},
-		Differences: []scheduler.Difference{
-			{UID: someUID, Bucket: 3, Kind: scheduler.MissingInStore,
-				Journal: scheduler.Stand{State: message.StateWaiting, Version: 2}, Repaired: req.Repair},
-			{UID: someUID, Kind: scheduler.StoreOlder,
-				Store:   scheduler.Stand{State: message.StateInFlight, Version: 1},
-				Journal: scheduler.Stand{State: message.StateDelivered, Version: 2}, Repaired: req.Repair},
+		InStore: 10, InJournal: 11, Found: map[string]int{record.StoreOlder: 2, record.MissingInStore: 1},
+		Differences: []record.Difference{
+			{UID: someUID, Bucket: 3, Kind: record.MissingInStore,
+				Journal: record.Stand{State: message.StateWaiting, Version: 2}, Repaired: req.Repair},
+			{UID: someUID, Kind: record.StoreOlder,
+				Store:   record.Stand{State: message.StateInFlight, Version: 1},
+				Journal: record.Stand{State: message.StateDelivered, Version: 2}, Repaired: req.Repair},
 		},
 	}
 	if req.Repair {
@@ -165,9 +166,9 @@ func (j recorded) Verify(_ context.Context, req scheduler.VerifyRequest,
 	return r, nil
 }
 
-func (recorded) Redeliver(_ context.Context, req scheduler.RedeliverRequest,
-	_ func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
-	r := scheduler.RedeliverReport{Checked: 21, Present: 6, Gone: 5, Redelivered: 5, Unknown: 10}
+func (recorded) Redeliver(_ context.Context, req record.RedeliverRequest,
+	_ func(record.RedeliverReport)) (record.RedeliverReport, error) {
+	r := record.RedeliverReport{Checked: 21, Present: 6, Gone: 5, Redelivered: 5, Unknown: 10}
 	switch {
 	case req.Topic == "refused":
 		r.Redelivered, r.Failed = 4, 1
@@ -211,7 +212,7 @@ func TestList_GoesThroughAllPages(t *testing.T) {
 
 func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
 	t.Parallel()
-	cfg := keeping(recorded{many: 1, lag: scheduler.Lag{Changes: 12, Bytes: 3456, Oldest: someDue}})
+	cfg := keeping(recorded{many: 1, lag: record.Lag{Changes: 12, Bytes: 3456, Oldest: someDue}})
 	cfg.JournalMode = "sync"
 	environ := serve(t, cfg)
 	const behind = "behind by 12 changes (3456 bytes), the oldest of 2030-01-31T08:00:00.000Z (in 59m)\n"
@@ -221,7 +222,7 @@ func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
 	tarry(t, "", environ, "cluster").want(t, exitDone, "\njournal sync, "+behind)
 	cfg.Journal = recorded{many: 3}
 	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, "\njournal sync, up to date\n")
-	cfg.Journal = recorded{many: 3, lag: scheduler.Lag{Quarantined: 2}}
+	cfg.Journal = recorded{many: 3, lag: record.Lag{Quarantined: 2}}
 	const apart = "\njournal sync, up to date; 2 entries of the outbox are quarantined: see tarry verify\n"
 	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, apart)
 	tarry(t, "", serve(t, api.Config{Service: scripted{}, JournalMode: "off"}), "cluster").want(t, exitDone,

@@ -18,6 +18,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -85,18 +86,31 @@ func serve(t testing.TB, cfg api.Config) []string {
 	return []string{"TARRY_SERVER=" + listening.URL}
 }
 
-// real is a scheduler over a timeline in memory.
-func real(t testing.TB) (*scheduler.Scheduler, *memory.Timeline) {
+// parts are what the HTTP server asks: the scheduler, and why messages are held back.
+type parts struct {
+	*scheduler.Scheduler
+	*lead.Leader
+}
+
+// real returns them over a timeline in memory.
+func real(t testing.TB) (parts, *memory.Timeline) {
 	t.Helper()
 	timeline, err := memory.New(memory.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := scheduler.New(scheduler.Config{
+	leader, err := lead.New(lead.Config{
 		Timeline: timeline, Publisher: nowhere{}, Clock: scheduler.NewClock(scheduler.System()),
+		EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20, Pending: 100, Attempts: 3,
+		CallTimeout: time.Second, StopTimeout: time.Second,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s, err := scheduler.New(scheduler.Config{
+		Timeline: timeline, Clock: scheduler.NewClock(scheduler.System()),
 		IDs:      scheduler.NewIDs(machine(7), time.Now),
-		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
-		Pending: 100, Attempts: 3,
+		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,
 		CallTimeout: time.Second, StopTimeout: time.Second,
 	})
 	if err != nil {
@@ -111,7 +125,7 @@ func real(t testing.TB) (*scheduler.Scheduler, *memory.Timeline) {
 			t.Errorf("serve: %v", err)
 		}
 	})
-	return s, timeline
+	return parts{s, leader}, timeline
 }
 
 type machine int

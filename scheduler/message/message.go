@@ -108,7 +108,7 @@ type Info struct {
 	Other UID
 	// Reason describes the end, and its cause, in words for people.
 	Reason string
-	// ParkedWhy describes in words why the message waits in the lane that Mark names. Get sets it.
+	// ParkedWhy describes in words why the message waits in the lane that Mark names. It is set for answers alone.
 	ParkedWhy string
 }
 

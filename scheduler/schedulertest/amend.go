@@ -5,6 +5,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 var amendWords = [...]string{"unknown", "done", "in flight", "maybe", "ended", "version"}
@@ -216,21 +217,21 @@ var amendPromises = []promise{
 			t.amend(moved(m, 1, Start.Add(2*time.Hour)), scheduler.AmendVersion)
 			m.Due = Start.Add(time.Hour)
 			t.wantRecorded(
-				scheduler.Change{UID: m.UID, Version: 2, State: message.StateWaiting, At: t.now, Bucket: bucket,
+				record.Change{UID: m.UID, Version: 2, State: message.StateWaiting, At: t.now, Bucket: bucket,
 					Due: m.Due, Reason: "rescheduled"})
 			a := edited(m, 2, "other")
 			a.Due++
 			t.amend(a, scheduler.AmendDone)
 			m.Due, m.Body, m.Headers = a.Due, []byte("other"), nil
 			t.wantRecorded(
-				scheduler.Change{UID: m.UID, Version: 3, State: message.StateWaiting, At: t.now, Bucket: bucket,
+				record.Change{UID: m.UID, Version: 3, State: message.StateWaiting, At: t.now, Bucket: bucket,
 					Due: m.Due, Reason: "edited", Message: m})
 		}},
 	{name: "an amended message is restored as it was amended", check: func(t *trial) {
 		m := t.one(Message(1, DueIn(time.Hour)))
 		newer := *m
 		newer.Due, newer.Body = Start.Add(2*time.Hour), []byte("other")
-		t.restored([]scheduler.RestoreCode{raised}, record(&newer, message.StateWaiting, 2))
+		t.restored([]record.RestoreCode{raised}, recordOf(&newer, message.StateWaiting, 2))
 		t.wantInfo(live(&newer, message.StateWaiting, message.Mark{Changes: 1}))
 		t.amend(moved(&newer, 2, Start), scheduler.AmendDone)
 		newer.Due = Start
@@ -242,7 +243,7 @@ var amendPromises = []promise{
 func (t *trial) forgetRecorded() { t.log.new = nil }
 
 // wantRecorded checks that exactly these changes were reported to the journal since the last look.
-func (t *trial) wantRecorded(want ...scheduler.Change) {
+func (t *trial) wantRecorded(want ...record.Change) {
 	t.Helper()
 	got := t.log.new
 	t.forgetRecorded()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // browse reads all pages of a browse.
@@ -109,11 +110,11 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{}, Message(20))
 	}},
 	{name: "a restored dead message is browsed by when it died", check: func(t *trial) {
-		first := record(Message(2), message.StateDead, 2)
+		first := recordOf(Message(2), message.StateDead, 2)
 		first.EndedAt = Start.Add(-time.Hour)
 		t.pass(time.Minute)
 		second := t.dead(Message(1))
-		t.restored([]scheduler.RestoreCode{added}, first)
+		t.restored([]record.RestoreCode{added}, first)
 		t.wantBrowsed(0, scheduler.Browse{Dead: true}, &first.Message, second)
 		t.wantBrowsed(0, scheduler.Browse{Dead: true, To: Start}, &first.Message)
 	}},

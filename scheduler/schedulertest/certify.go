@@ -3,12 +3,12 @@ package schedulertest
 import (
 	"testing"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Certify certifies every bucket, as the leader does once it has recovered the timeline.
-func Certify(t testing.TB, tl scheduler.Recoverable) {
+func Certify(t testing.TB, tl record.Recoverable) {
 	t.Helper()
 	standings, err := tl.Standings(t.Context())
 	if err != nil {
@@ -20,7 +20,7 @@ func Certify(t testing.TB, tl scheduler.Recoverable) {
 		if _, err := r.Reclaim(t.Context(), bucket, 0, 1, Start); err != nil { // leaves the term there
 			t.Fatalf("reclaim bucket %d: %v", bucket, err)
 		}
-		c := scheduler.Certification{Number: s.Number + 1, Run: s.Now}
+		c := record.Certification{Number: s.Number + 1, Run: s.Now}
 		if err := r.Certify(t.Context(), bucket, 0, c); err != nil {
 			t.Fatalf("certify bucket %d: %v", bucket, err)
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // allCounts returns the counts of every topic, by name.
@@ -161,14 +162,14 @@ var countPromises = []promise{
 	}},
 	{name: "restored messages are counted as what they are", check: func(t *trial) {
 		make := func(n int) *message.Message { return Message(n, Content("x"), DueIn(time.Hour)) }
-		t.restored([]scheduler.RestoreCode{added, added, added}, record(make(1), message.StateWaiting, 1),
-			record(make(2), message.StateDead, 2), record(make(3), message.StateDelivered, 2))
+		t.restored([]record.RestoreCode{added, added, added}, recordOf(make(1), message.StateWaiting, 1),
+			recordOf(make(2), message.StateDead, 2), recordOf(make(3), message.StateDelivered, 2))
 		t.wantCounts("restored", 1, 0, 1)
 		other := make(1)
 		other.Topic = "other"
-		t.restored([]scheduler.RestoreCode{raised}, record(other, message.StateWaiting, 2))
+		t.restored([]record.RestoreCode{raised}, recordOf(other, message.StateWaiting, 2))
 		t.wantCounts("raised", 0, 0, 1)
-		t.restored([]scheduler.RestoreCode{raised}, record(other, message.StateCanceled, 3))
+		t.restored([]record.RestoreCode{raised}, recordOf(other, message.StateCanceled, 3))
 		if c := t.counts("other"); c != (scheduler.TopicCount{Topic: "other"}) {
 			t.Fatalf("ended: %+v", c)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // The reasons of a requeue and a purge. A uid follows RequeuedAs and RequeueOf, and MaybeSeen follows the uid if the
@@ -305,7 +306,7 @@ var deadPromises = []promise{
 		for i, with := range [][]With{{}, {Named("order-1")}} {
 			m := Message(i, append(with, DueIn(time.Hour))...)
 			m.Mark.Uncertain = true
-			t.restored([]scheduler.RestoreCode{added}, record(m, message.StateWaiting, 1))
+			t.restored([]record.RestoreCode{added}, recordOf(m, message.StateWaiting, 1))
 			t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true}))
 			t.canceled(m.UID, scheduler.CancelMaybe)
 		}
@@ -357,9 +358,9 @@ var deadPromises = []promise{
 		t.forgetRecorded()
 		m := again(4, one, Headers("A", "b"), Retrying(0, time.Second))
 		t.requeue(one.UID, m, scheduler.RequeueDone)
-		change := scheduler.Change{UID: one.UID, Version: 3, State: message.StateCanceled, At: t.now, Due: one.Due,
+		change := record.Change{UID: one.UID, Version: 3, State: message.StateCanceled, At: t.now, Due: one.Due,
 			Reason: RequeuedAs + string(m.UID)}
-		t.wantRecorded(change, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
+		t.wantRecorded(change, record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
 			Due: m.Due, Reason: RequeueOf + string(one.UID), Message: m})
 		t.purge(0, []message.UID{one.UID, two.UID}, []message.UID{two.UID})
 		change.UID, change.Reason = two.UID, Purged
@@ -369,19 +370,19 @@ var deadPromises = []promise{
 		t.requeue(three.UID, m, scheduler.RequeueDone)
 		change.UID, change.Uncertain, change.Bucket, change.Reason = three.UID, true, t.bucketOf(three),
 			RequeuedAs+string(m.UID)
-		t.wantRecorded(change, scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
+		t.wantRecorded(change, record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: t.now,
 			Bucket: t.bucketOf(m), Due: m.Due, Uncertain: true,
 			Reason: RequeueOf + string(three.UID) + MaybeSeen, Message: m})
 	}},
 	{name: "a record of one that was dealt with is restored over the dead", check: func(t *trial) {
 		for i, with := range [][]With{{}, {Named("order-1")}} {
 			old := t.dead(Message(i, with...))
-			r := record(old, message.StateCanceled, 3)
+			r := recordOf(old, message.StateCanceled, 3)
 			r.Reason = Purged
 			// Nothing else is restored over it.
-			t.restored([]scheduler.RestoreCode{newer}, record(old, message.StateWaiting, 7))
-			t.restored([]scheduler.RestoreCode{same}, record(old, message.StateCanceled, 2))
-			t.restored([]scheduler.RestoreCode{raised}, r)
+			t.restored([]record.RestoreCode{newer}, recordOf(old, message.StateWaiting, 7))
+			t.restored([]record.RestoreCode{same}, recordOf(old, message.StateCanceled, 2))
+			t.restored([]record.RestoreCode{raised}, r)
 			if got := t.get(old.UID); got.State != message.StateCanceled || got.Version != 3 || len(got.Body) > 0 {
 				t.Fatalf("it is %s", describe(got))
 			}

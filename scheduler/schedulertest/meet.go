@@ -6,6 +6,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // comesBack is a way in which a claimed message returns to waiting.
@@ -230,12 +231,12 @@ var meetPromises = []promise{
 			if how == message.MergeKeep {
 				higher := *earlier
 				higher.Mark.Uncertain = true
-				t.restored([]scheduler.RestoreCode{raised}, record(&higher, message.StateWaiting, 3))
+				t.restored([]record.RestoreCode{raised}, recordOf(&higher, message.StateWaiting, 3))
 				t.refused(push(10*i+6, message.MergeReject, Keyed(earlier.Key), Content("b")), scheduler.AddDuplicate,
 					later, message.StateWaiting)
 				earlier = t.take(earlier)
 			}
-			t.restored([]scheduler.RestoreCode{raised}, record(later, message.StateWaiting, 2))
+			t.restored([]record.RestoreCode{raised}, recordOf(later, message.StateWaiting, 2))
 			t.giveBack(earlier, earlier.Score(), earlier.Mark)
 			ended, lives := later, earlier
 			if how == message.MergeReplace {
@@ -280,16 +281,16 @@ var meetPromises = []promise{
 				earlier, later := both(t, n, how, Keyed(fmt.Sprint(n)))
 				t.forgetRecorded()
 				way.do(t, earlier)
-				change := scheduler.Change{Version: 2, State: message.StateCanceled, At: t.now,
+				change := record.Change{Version: 2, State: message.StateCanceled, At: t.now,
 					Bucket: t.bucketOf(later), Term: t.term}
 				ended, reason, uncertain := earlier, ReasonGaveWay, way.uncertain
 				if how == message.MergeKeep {
 					ended, reason, uncertain = later, ReasonMerged, false
 				}
 				change.UID, change.Due, change.Reason, change.Uncertain = ended.UID, ended.Due, reason, uncertain
-				all := []scheduler.Change{change}
+				all := []record.Change{change}
 				if how == message.MergeKeep && way.name == "swept" {
-					all = append(all, scheduler.Change{UID: earlier.UID, Version: 2, State: message.StateWaiting,
+					all = append(all, record.Change{UID: earlier.UID, Version: 2, State: message.StateWaiting,
 						At: t.now, Bucket: t.bucketOf(later), Term: t.term,
 						Due: earlier.Due, Uncertain: true,
 						Reason: "the leader that had claimed it is gone; it may have been delivered"})

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // The modes of merging, and those that end the earlier of two messages.
@@ -272,7 +273,7 @@ var mergePromises = []promise{
 		t.wantInfo(live(now, message.StateWaiting, changed(2)))
 		a := *first
 		a.Merge = message.MergeReject
-		change := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now, Bucket: t.bucketOf(first)}
+		change := record.Change{UID: first.UID, State: message.StateWaiting, At: t.now, Bucket: t.bucketOf(first)}
 		one, two, three := change, change, change
 		one.Version, one.Due, one.Message = 1, a.Due, &a
 		two.Version, two.Due, two.Message, two.Reason = 2, now.Due, now, ReasonReplaced
@@ -309,7 +310,7 @@ var mergePromises = []promise{
 	{name: "the journal records what a push did to a message, and not the push", recorded: true,
 		check: func(t *trial) {
 			first := t.one(push(1, message.MergeReject, DueIn(time.Minute)))
-			change := scheduler.Change{UID: first.UID, State: message.StateWaiting, At: t.now,
+			change := record.Change{UID: first.UID, State: message.StateWaiting, At: t.now,
 				Bucket: t.bucketOf(first),
 				Due:    first.Due}
 			t.forgetRecorded()

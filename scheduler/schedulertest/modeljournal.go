@@ -7,6 +7,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // editedReason is the reason of the model's amends that give other content.
@@ -14,14 +15,14 @@ const editedReason = "edited"
 
 // recordings holds the entries that one timeline reported for the journal. They stand in its outboxes.
 type recordings struct {
-	all []scheduler.Entry
-	new []scheduler.Change // since the last look
+	all []record.Entry
+	new []record.Change // since the last look
 }
 
 // recording returns a recording that adds to l.
-func (l *recordings) recording() *scheduler.Recording {
-	return &scheduler.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40,
-		Wrote: func(e scheduler.Entry) {
+func (l *recordings) recording() *record.Recording {
+	return &record.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40,
+		Wrote: func(e record.Entry) {
 			l.all = append(l.all, e)
 			l.new = append(l.new, e.Changes...)
 		}}
@@ -50,14 +51,14 @@ func (m *model) recorded(what string) int {
 	return len(got)
 }
 
-func sortChanges(changes []scheduler.Change) {
-	slices.SortFunc(changes, func(a, b scheduler.Change) int {
+func sortChanges(changes []record.Change) {
+	slices.SortFunc(changes, func(a, b record.Change) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.At, b.At), cmp.Compare(a.Version, b.Version))
 	})
 }
 
 // differentChanges returns the first difference, or the empty string if there is none.
-func differentChanges(got, want []scheduler.Change) string {
+func differentChanges(got, want []record.Change) string {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
@@ -92,8 +93,8 @@ func (m *model) drainOutboxes() {
 
 // drainOutbox reads the outboxes of a timeline, which must hold what it reported, and removes the entries.
 func (m *model) drainOutbox(tl scheduler.Timeline, log *recordings) {
-	outbox := tl.(scheduler.Outbox)
-	var changes, read []scheduler.Change
+	outbox := tl.(record.Outbox)
+	var changes, read []record.Change
 	for _, e := range log.all {
 		changes = append(changes, e.Changes...)
 	}
@@ -120,7 +121,7 @@ func (m *model) drainOutbox(tl scheduler.Timeline, log *recordings) {
 	}
 	for _, e := range log.all {
 		for range 2 {
-			if err := outbox.Written(m.ctx, e.Bucket, []scheduler.Entry{e}); err != nil {
+			if err := outbox.Written(m.ctx, e.Bucket, []record.Entry{e}); err != nil {
 				m.Fatalf("remove an entry: %v", err)
 			}
 		}
@@ -128,13 +129,13 @@ func (m *model) drainOutbox(tl scheduler.Timeline, log *recordings) {
 	log.all = nil
 	lags, err := outbox.Lags(m.ctx)
 	for b, l := range lags {
-		if err != nil || l != (scheduler.Lag{}) {
+		if err != nil || l != (record.Lag{}) {
 			m.Fatalf("bucket %d after all was written: %+v, %v", b, l, err)
 		}
 	}
 }
 
-func describeChange(c *scheduler.Change) string {
+func describeChange(c *record.Change) string {
 	s := describe(message.Info{Message: message.Message{UID: c.UID, Due: c.Due}, State: c.State, Version: c.Version,
 		Kind: c.Kind, Other: c.Other, Reason: c.Reason})
 	if c.Message != nil {

@@ -6,12 +6,12 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // oldest returns the oldest entry of bucket 0's outbox.
-func (t *trial) oldest() scheduler.Entry {
+func (t *trial) oldest() record.Entry {
 	t.Helper()
 	entries, err := t.mending().Unwritten(t.Context(), 0, "", 0, 1, wide)
 	t.must("read the outbox", err)
@@ -21,7 +21,7 @@ func (t *trial) oldest() scheduler.Entry {
 	return entries[0]
 }
 
-func (t *trial) lag() scheduler.Lag {
+func (t *trial) lag() record.Lag {
 	t.Helper()
 	lags, err := t.mending().Lags(t.Context())
 	t.must("lags", err)
@@ -29,13 +29,13 @@ func (t *trial) lag() scheduler.Lag {
 }
 
 // quarantined lists the quarantined entries of bucket 0. It reads each page twice.
-func (t *trial) quarantined() (list []scheduler.Quarantined) {
+func (t *trial) quarantined() (list []record.Quarantined) {
 	t.Helper()
 	for after := ""; ; {
 		page, next, err := t.mending().Quarantined(t.Context(), 0, after)
 		again, next2, err2 := t.mending().Quarantined(t.Context(), 0, after)
 		t.must("list what is quarantined", errors.Join(err, err2))
-		if fmt.Sprint(page) != fmt.Sprint(again) || next != next2 || len(page) > scheduler.QuarantinedPage {
+		if fmt.Sprint(page) != fmt.Sprint(again) || next != next2 || len(page) > record.QuarantinedPage {
 			t.Fatalf("after %q come %d entries up to %q, then %d up to %q", after, len(page), next, len(again), next2)
 		}
 		if list = append(list, page...); len(page) == 0 {
@@ -50,13 +50,13 @@ var quarantinePromises = []promise{
 		check: func(t *trial) {
 			m := t.ended(Message(1), message.StateDelivered)
 			for t.lag().Entries > 1 { // the end alone is left
-				t.must("written", t.mending().Written(t.Context(), 0, []scheduler.Entry{t.oldest()}))
+				t.must("written", t.mending().Written(t.Context(), 0, []record.Entry{t.oldest()}))
 			}
 			later := t.one(Message(2, DueIn(time.Hour)))
 			t.pass(2 * t.o.EndedKeep)
 			t.wantTrimmed(0, 10, 0)
 			e := t.oldest()
-			want := scheduler.Quarantined{ID: e.ID, At: t.now, Reason: "refused",
+			want := record.Quarantined{ID: e.ID, At: t.now, Reason: "refused",
 				UIDs: []message.UID{m.UID}, Known: true}
 			for range 2 {
 				q := want
@@ -72,8 +72,8 @@ var quarantinePromises = []promise{
 					t.Fatalf("the oldest entry is %+v", e)
 				}
 			}
-			t.must("written", t.mending().Written(t.Context(), 0, []scheduler.Entry{t.oldest()}))
-			if l := t.lag(); l != (scheduler.Lag{Quarantined: 1}) {
+			t.must("written", t.mending().Written(t.Context(), 0, []record.Entry{t.oldest()}))
+			if l := t.lag(); l != (record.Lag{Quarantined: 1}) {
 				t.Fatalf("lag %+v", l)
 			}
 			t.wantTrimmed(0, 10, 1)
@@ -84,33 +84,33 @@ var quarantinePromises = []promise{
 	{name: "what is not in the outbox is not quarantined", recorded: true, check: func(t *trial) {
 		t.one(Message(1))
 		before := t.lag()
-		t.must("quarantine", t.mending().Quarantine(t.Context(), scheduler.Quarantined{ID: "1-1"}))
+		t.must("quarantine", t.mending().Quarantine(t.Context(), record.Quarantined{ID: "1-1"}))
 		if l := t.lag(); l != before || len(t.quarantined()) > 0 {
 			t.Fatalf("lag %+v, it was %+v", l, before)
 		}
 	}},
 	{name: "a bucket quarantines a bounded number of entries, and the others stay", recorded: true,
 		check: func(t *trial) {
-			for n := range scheduler.MaxQuarantined + 1 {
+			for n := range record.MaxQuarantined + 1 {
 				t.one(Message(n, DueIn(time.Hour)))
 			}
-			many := slices.Repeat([]message.UID{Message(1).UID}, scheduler.MaxQuarantinedUIDs+1)
-			for range scheduler.MaxQuarantined {
+			many := slices.Repeat([]message.UID{Message(1).UID}, record.MaxQuarantinedUIDs+1)
+			for range record.MaxQuarantined {
 				t.must("quarantine",
-					t.mending().Quarantine(t.Context(), scheduler.Quarantined{ID: t.oldest().ID, UIDs: many}))
+					t.mending().Quarantine(t.Context(), record.Quarantined{ID: t.oldest().ID, UIDs: many}))
 			}
-			last := scheduler.Quarantined{ID: t.oldest().ID}
+			last := record.Quarantined{ID: t.oldest().ID}
 			for range 2 {
-				if err := t.mending().Quarantine(t.Context(), last); !errors.Is(err, scheduler.ErrQuarantineFull) {
+				if err := t.mending().Quarantine(t.Context(), last); !errors.Is(err, record.ErrQuarantineFull) {
 					t.Fatalf("quarantine one more: %v", err)
 				}
 			}
 			list, l := t.quarantined(), t.lag()
-			if l.Entries != 1 || l.Changes != 1 || l.Quarantined != scheduler.MaxQuarantined ||
+			if l.Entries != 1 || l.Changes != 1 || l.Quarantined != record.MaxQuarantined ||
 				len(list) != l.Quarantined {
 				t.Fatalf("lag %+v, %d are listed", l, len(list))
 			}
-			if n := len(list[0].UIDs); n != scheduler.MaxQuarantinedUIDs {
+			if n := len(list[0].UIDs); n != record.MaxQuarantinedUIDs {
 				t.Fatalf("%d messages are named", n)
 			}
 		}},

@@ -12,6 +12,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -25,14 +26,20 @@ func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 	r := &races{t: t, out: &recorded{seen: map[message.UID][]seen{}, rng: rand.New(rand.NewPCG(seed, 0))}}
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
+	leader, err := lead.New(lead.Config{
+		Timeline: one, Publisher: r.out, Clock: scheduler.NewClock(scheduler.System()),
+		EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20, Pending: 256, Attempts: 3,
+		CallTimeout: 10 * time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i, tl := range []scheduler.Timeline{one, two} {
 		s, err := scheduler.New(scheduler.Config{
-			Timeline: tl, Publisher: r.out, IDs: scheduler.NewIDs(slot(i), time.Now),
-			Clock:    scheduler.NewClock(scheduler.System()),
-			MaxDelay: 24 * time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 100, ClaimBytes: 1 << 20,
-			Pending: 256, Attempts: 3,
+			Timeline: tl, IDs: scheduler.NewIDs(slot(i), time.Now), Clock: scheduler.NewClock(scheduler.System()),
+			MaxDelay: 24 * time.Hour, EndedKeep: 10 * time.Minute,
 			CallTimeout: 10 * time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
-			Announce: func(bucket message.Bucket, due message.Milli) { r.instances[0].Nudge(bucket, due) },
+			Announce: func(bucket message.Bucket, due message.Milli) { leader.Nudge(bucket, due) },
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -42,7 +49,7 @@ func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 	for _, s := range r.instances {
 		running.Go(func() { _ = s.Serve(ctx) })
 	}
-	running.Go(func() { _ = r.instances[0].Run(ctx, 1, func() time.Duration { return time.Hour }) })
+	running.Go(func() { _ = leader.Run(ctx, 1, func() time.Duration { return time.Hour }) })
 	defer running.Wait()
 	defer cancel()
 	for n := range rounds {

@@ -8,14 +8,15 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // mending returns the timeline as a restore uses it.
-func (t *trial) mending() scheduler.Mending { return t.tl.(scheduler.Mending) }
+func (t *trial) mending() record.Mending { return t.tl.(record.Mending) }
 
 // record returns a message as the journal records it.
-func record(m *message.Message, state message.State, version uint64) scheduler.Record {
-	r := scheduler.Record{Info: message.Info{Message: *m, State: state, Version: version}, Content: 1}
+func recordOf(m *message.Message, state message.State, version uint64) record.Record {
+	r := record.Record{Info: message.Info{Message: *m, State: state, Version: version}, Content: 1}
 	r.Mark = message.Mark{Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Changes: uint32(version - 1)}
 	if state.Ended() {
 		r.EndedAt = Start
@@ -24,21 +25,21 @@ func record(m *message.Message, state message.State, version uint64) scheduler.R
 }
 
 // restored restores records to their bucket twice. The second time nothing may change.
-func (t *trial) restored(want []scheduler.RestoreCode, records ...scheduler.Record) {
+func (t *trial) restored(want []record.RestoreCode, records ...record.Record) {
 	t.Helper()
-	for i, expect := range [][]scheduler.RestoreCode{want, nil} {
+	for i, expect := range [][]record.RestoreCode{want, nil} {
 		got, err := t.mending().Restore(t.Context(), records[0].UID.Bucket(t.o.Buckets), records, t.now, t.now)
 		t.must("restore", err)
 		if i == 0 && !slices.Equal(got, expect) {
 			t.Fatalf("restore: got %v, want %v", got, expect)
 		}
-		if i == 1 && (slices.Contains(got, scheduler.RestoreAdded) || slices.Contains(got, scheduler.RestoreRaised)) {
+		if i == 1 && (slices.Contains(got, record.RestoreAdded) || slices.Contains(got, record.RestoreRaised)) {
 			t.Fatalf("restore again: got %v, want nothing to happen", got)
 		}
 	}
 }
 
-func (t *trial) stands(uids ...message.UID) map[message.UID]scheduler.Stand {
+func (t *trial) stands(uids ...message.UID) map[message.UID]record.Stand {
 	t.Helper()
 	stands, err := t.mending().Versions(t.Context(), uids[0].Bucket(t.o.Buckets), uids)
 	t.must("versions", err)
@@ -46,19 +47,19 @@ func (t *trial) stands(uids ...message.UID) map[message.UID]scheduler.Stand {
 }
 
 const (
-	added  = scheduler.RestoreAdded
-	raised = scheduler.RestoreRaised
-	same   = scheduler.RestoreSame
-	busy   = scheduler.RestoreBusy
-	newer  = scheduler.RestoreNewer
+	added  = record.RestoreAdded
+	raised = record.RestoreRaised
+	same   = record.RestoreSame
+	busy   = record.RestoreBusy
+	newer  = record.RestoreNewer
 )
 
 var recoverPromises = []promise{
 	{name: "what is missing is restored whole, waits, and is claimed in its order", check: func(t *trial) {
 		first := Message(1, DueIn(time.Minute), Headers("A", "b", "A", "c"), TTL(time.Hour), Priority(7))
 		second := Message(2, DueIn(2*time.Minute))
-		t.restored([]scheduler.RestoreCode{added, added}, record(second, message.StateWaiting, 1),
-			record(first, message.StateWaiting, 1))
+		t.restored([]record.RestoreCode{added, added}, recordOf(second, message.StateWaiting, 1),
+			recordOf(first, message.StateWaiting, 1))
 		t.wantInfo(live(first, message.StateWaiting, message.Mark{}))
 		t.pass(time.Hour)
 		t.wantUIDs(t.claim(), []*message.Message{first, second})
@@ -66,7 +67,7 @@ var recoverPromises = []promise{
 	{name: "what was due already is restored as uncertain, and that is a change", check: func(t *trial) {
 		m := Message(1)
 		t.pass(time.Second)
-		t.restored([]scheduler.RestoreCode{added}, record(m, message.StateWaiting, 3))
+		t.restored([]record.RestoreCode{added}, recordOf(m, message.StateWaiting, 3))
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 3}))
 		t.canceled(m.UID, scheduler.CancelMaybe)
 	}},
@@ -77,9 +78,9 @@ var recoverPromises = []promise{
 		t.canceled(high.UID, scheduler.CancelDone)
 		uncertain := *low
 		uncertain.Mark = message.Mark{Uncertain: true, Refusals: 2}
-		t.restored([]scheduler.RestoreCode{raised, same, newer, raised}, record(&uncertain, message.StateWaiting, 2),
-			record(even, message.StateWaiting, 1), record(high, message.StateWaiting, 1),
-			record(end, message.StateCanceled, 2))
+		t.restored([]record.RestoreCode{raised, same, newer, raised}, recordOf(&uncertain, message.StateWaiting, 2),
+			recordOf(even, message.StateWaiting, 1), recordOf(high, message.StateWaiting, 1),
+			recordOf(end, message.StateCanceled, 2))
 		t.wantInfo(live(low, message.StateWaiting, message.Mark{Uncertain: true, Refusals: 2, Changes: 1}))
 		t.wantInfo(remains(end, message.StateCanceled, Start, false, ""))
 		t.canceled(end.UID, scheduler.CancelDone)
@@ -91,17 +92,17 @@ var recoverPromises = []promise{
 		m := t.take(Message(1))
 		t.term++
 		t.sweep(0, 10) // version 2: but the journal knows of another, which this store has lost
-		t.restored([]scheduler.RestoreCode{raised}, record(m, message.StateCanceled, 2))
+		t.restored([]record.RestoreCode{raised}, recordOf(m, message.StateCanceled, 2))
 		t.wantState(m.UID, message.StateCanceled)
 		if got := t.claim(); len(got) > 0 {
 			t.Fatalf("%d were claimed", len(got))
 		}
 	}},
 	{name: "an end is not forgotten while the journal does not know it", tune: func(o *Options) {
-		o.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
-			Wrote: func(scheduler.Entry) {}}
+		o.Record = &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+			Wrote: func(record.Entry) {}}
 	}, check: func(t *trial) {
-		outbox := t.tl.(scheduler.Outbox)
+		outbox := t.tl.(record.Outbox)
 		m := t.ended(Message(1, DueIn(-24*time.Hour)), message.StateDelivered) // in the store's own past
 		t.pass(2 * t.o.EndedKeep)
 		t.wantTrimmed(0, 10, 0)
@@ -114,27 +115,27 @@ var recoverPromises = []promise{
 	{name: "nothing that ended comes back", check: func(t *trial) {
 		m := t.ended(Message(1), message.StateDelivered)
 		// Restored overdue, it would get version 2.
-		t.restored([]scheduler.RestoreCode{same}, record(m, message.StateWaiting, 1))
-		t.restored([]scheduler.RestoreCode{newer}, record(m, message.StateWaiting, 5))
+		t.restored([]record.RestoreCode{same}, recordOf(m, message.StateWaiting, 1))
+		t.restored([]record.RestoreCode{newer}, recordOf(m, message.StateWaiting, 5))
 		t.wantState(m.UID, message.StateDelivered)
 	}},
 	{name: "what is in flight is left alone", check: func(t *trial) {
 		m := t.take(Message(1))
-		t.restored([]scheduler.RestoreCode{busy}, record(m, message.StateWaiting, 2))
-		t.restored([]scheduler.RestoreCode{same}, record(m, message.StateWaiting, 1))
+		t.restored([]record.RestoreCode{busy}, recordOf(m, message.StateWaiting, 2))
+		t.restored([]record.RestoreCode{same}, recordOf(m, message.StateWaiting, 1))
 		t.finish(message.StateDelivered, m)
 	}},
 	{name: "what is parked is raised out of its lane", check: func(t *trial) {
 		m := t.take(Message(1))
 		t.giveBack(m, m.Score(), message.Mark{Lane: "stream"})
 		m.Mark.Uncertain = true
-		t.restored([]scheduler.RestoreCode{raised}, record(m, message.StateWaiting, 2))
+		t.restored([]record.RestoreCode{raised}, recordOf(m, message.StateWaiting, 2))
 		t.wantLanes(0)
 		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a restored end is remembered under its name", check: func(t *trial) {
 		m := Message(1, Named("order-1"), Keyed("customer-1"), Content("x"))
-		t.restored([]scheduler.RestoreCode{added}, record(m, message.StateDelivered, 2))
+		t.restored([]record.RestoreCode{added}, recordOf(m, message.StateDelivered, 2))
 		t.refused(Message(2, Named("order-1"), Keyed("customer-1"), Content("x")), scheduler.AddDuplicate, m,
 			message.StateDelivered)
 		t.pass(t.o.EndedKeep + time.Second)
@@ -145,8 +146,8 @@ var recoverPromises = []promise{
 		one, two := Message(1, Named("order-1"), DueIn(time.Hour)),
 			Message(2, Named("order-1"), DueIn(time.Hour), Attempt(2), Content("x"))
 		one.Mark.Uncertain = true // a consumer had it and sent it back
-		t.restored([]scheduler.RestoreCode{added, added}, record(two, message.StateWaiting, 1),
-			record(one, message.StateWaiting, 2))
+		t.restored([]record.RestoreCode{added, added}, recordOf(two, message.StateWaiting, 1),
+			recordOf(one, message.StateWaiting, 2))
 		t.wantFound(scheduler.Ref{ID: "order-1"}, one.UID, two.UID)
 		t.refused(Message(3, Named("order-1"), Attempt(2), Content("x")), scheduler.AddDuplicate, two,
 			message.StateWaiting)
@@ -155,9 +156,9 @@ var recoverPromises = []promise{
 		first, retry := Message(1, Named("order-1"), Content("x")),
 			Message(2, Named("order-1"), Attempt(2), Content("x"))
 		next := Message(3, Named("order-1"), DueIn(time.Hour), Content("y"))
-		for _, r := range []scheduler.Record{record(first, message.StateDelivered, 2),
-			record(next, message.StateWaiting, 1), record(retry, message.StateDelivered, 2)} {
-			t.restored([]scheduler.RestoreCode{added}, r)
+		for _, r := range []record.Record{recordOf(first, message.StateDelivered, 2),
+			recordOf(next, message.StateWaiting, 1), recordOf(retry, message.StateDelivered, 2)} {
+			t.restored([]record.RestoreCode{added}, r)
 		}
 		t.refused(Message(4, Named("order-1"), DueIn(time.Hour), Content("y")), scheduler.AddDuplicate, next,
 			message.StateWaiting)
@@ -166,7 +167,7 @@ var recoverPromises = []promise{
 	{name: "of a restored name a bounded number of ends is remembered", check: func(t *trial) {
 		for i := range 100 {
 			m := Message(100-i, Named("order-1"), Attempt(uint32(100-i)), Content(fmt.Sprint(100-i)))
-			t.restored([]scheduler.RestoreCode{added}, record(m, message.StateDelivered, 2))
+			t.restored([]record.RestoreCode{added}, recordOf(m, message.StateDelivered, 2))
 		}
 		last := Message(100, Named("order-1"), Attempt(100), Content("100"))
 		t.refused(Message(200, Named("order-1"), Attempt(100), Content("100")), scheduler.AddDuplicate, last,
@@ -178,9 +179,9 @@ var recoverPromises = []promise{
 	}},
 	{name: "a restored dead message stays dead and whole", check: func(t *trial) {
 		m := Message(1, Headers("A", "b"))
-		r := record(m, message.StateDead, 2)
+		r := recordOf(m, message.StateDead, 2)
 		r.Reason = "refused"
-		t.restored([]scheduler.RestoreCode{added}, r)
+		t.restored([]record.RestoreCode{added}, r)
 		t.pass(1000 * t.o.EndedKeep)
 		t.trim(0, 10)
 		if got := t.get(m.UID); got.State != message.StateDead || got.Reason != "refused" ||
@@ -193,7 +194,7 @@ var recoverPromises = []promise{
 			t.ended(Message(3), message.StateDelivered), Message(4)
 		t.one(waiting)
 		got := t.stands(waiting.UID, flying.UID, ended.UID, unknown.UID)
-		want := map[message.UID]scheduler.Stand{waiting.UID: {State: message.StateWaiting, Version: 1},
+		want := map[message.UID]record.Stand{waiting.UID: {State: message.StateWaiting, Version: 1},
 			flying.UID: {State: message.StateInFlight, Version: 1},
 			ended.UID:  {State: message.StateDelivered, Version: 2}}
 		if fmt.Sprint(got) != fmt.Sprint(want) {
@@ -252,9 +253,9 @@ var recoverPromises = []promise{
 		}
 		edited := *later
 		edited.Due, edited.Body = t.now.Add(time.Hour), []byte("edited")
-		records := []scheduler.Record{record(&edited, message.StateWaiting, 2),
-			record(ended, message.StateDelivered, 2), record(mine, message.StateWaiting, 1)}
-		for i, want := range [][]scheduler.RestoreCode{{raised, raised, same}, {same, same, same}} {
+		records := []record.Record{recordOf(&edited, message.StateWaiting, 2),
+			recordOf(ended, message.StateDelivered, 2), recordOf(mine, message.StateWaiting, 1)}
+		for i, want := range [][]record.RestoreCode{{raised, raised, same}, {same, same, same}} {
 			got, err := rec.Restore(t.Context(), 0, records, t.now, t.now)
 			t.must("restore", err)
 			if !slices.Equal(got, want) {
@@ -276,33 +277,33 @@ var recoverPromises = []promise{
 		t.trim(0, 10)
 		t.gone(gone.UID)
 		for range 2 {
-			for _, by := range []scheduler.Mending{t.mending(), t.recovering()} {
+			for _, by := range []record.Mending{t.mending(), t.recovering()} {
 				_, err := by.Restore(t.Context(), 0,
-					[]scheduler.Record{record(gone, message.StateWaiting, 1)}, read, t.now)
+					[]record.Record{recordOf(gone, message.StateWaiting, 1)}, read, t.now)
 				if !errors.Is(err, scheduler.ErrOutdated) {
 					t.Fatalf("restore of a page read before: %v", err)
 				}
 			}
 		}
 		t.gone(gone.UID)
-		t.restored([]scheduler.RestoreCode{added}, record(Message(2), message.StateWaiting, 1)) // read now
+		t.restored([]record.RestoreCode{added}, recordOf(Message(2), message.StateWaiting, 1)) // read now
 	}},
 	{name: "a bucket that was filled knows no ends of before its memory began", check: func(t *trial) {
 		read := t.now
 		t.pass(t.o.EndedKeep)
-		t.certify(scheduler.Certification{Forgotten: read + 1})
+		t.certify(record.Certification{Forgotten: read + 1})
 		_, err := t.mending().Restore(t.Context(), 0,
-			[]scheduler.Record{record(Message(1), message.StateWaiting, 1)}, read, t.now)
+			[]record.Record{recordOf(Message(1), message.StateWaiting, 1)}, read, t.now)
 		if !errors.Is(err, scheduler.ErrOutdated) {
 			t.Fatalf("restore of a page read before: %v", err)
 		}
-		t.restored([]scheduler.RestoreCode{added}, record(Message(1), message.StateWaiting, 1))
+		t.restored([]record.RestoreCode{added}, recordOf(Message(1), message.StateWaiting, 1))
 	}},
 	{name: "what was due when the store was certified is in doubt", tune: oneBucket, check: func(t *trial) {
 		overdue, named := t.one(Message(1)), t.one(push(2, message.MergeReject))
 		later := t.one(Message(3, DueIn(time.Hour)))
 		t.pass(time.Minute)
-		t.certify(scheduler.Certification{DoubtUntil: t.now})
+		t.certify(record.Certification{DoubtUntil: t.now})
 		t.amend(moved(overdue, 1, t.now), scheduler.AmendMaybe)
 		t.amend(moved(later, 1, later.Due+1), scheduler.AmendDone)
 		t.canceled(later.UID, scheduler.CancelDone)
@@ -323,7 +324,7 @@ var recoverPromises = []promise{
 		t.canceled(overdue.UID, scheduler.CancelMaybe)
 	}},
 	{name: "while the store is filled it accepts and nothing is claimed", check: func(t *trial) {
-		t.certify(scheduler.Certification{Filling: true})
+		t.certify(record.Certification{Filling: true})
 		m := t.one(Message(1))
 		t.n++
 		_, err := t.tl.Claim(t.Context(), 0,
@@ -331,13 +332,13 @@ var recoverPromises = []promise{
 		if !errors.Is(err, scheduler.ErrUncertified) {
 			t.Fatalf("claim: %v, want ErrUncertified", err)
 		}
-		t.certify(scheduler.Certification{})
+		t.certify(record.Certification{})
 		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
 	{name: "a certification under a lower term or number is refused", check: func(t *trial) {
 		t.term = 5
-		t.certify(scheduler.Certification{})
-		r := t.tl.(scheduler.Recoverable)
+		t.certify(record.Certification{})
+		r := t.tl.(record.Recoverable)
 		standings, err := r.Standings(t.Context())
 		t.must("standings", err)
 		rec := r.Recovering(standings, t.term, 0)
@@ -355,9 +356,9 @@ var recoverPromises = []promise{
 }
 
 // recovering returns the timeline as a recovering leader sees it.
-func (t *trial) recovering() scheduler.Recovering {
+func (t *trial) recovering() record.Recovering {
 	t.Helper()
-	r := t.tl.(scheduler.Recoverable)
+	r := t.tl.(record.Recoverable)
 	standings, err := r.Standings(t.Context())
 	t.must("standings", err)
 	for i := range standings {
@@ -367,7 +368,7 @@ func (t *trial) recovering() scheduler.Recovering {
 }
 
 // wantReclaimed returns claims to waiting and checks how many they were.
-func (t *trial) wantReclaimed(r scheduler.Recovering, bucket message.Bucket, want int) {
+func (t *trial) wantReclaimed(r record.Recovering, bucket message.Bucket, want int) {
 	t.Helper()
 	n, err := r.Reclaim(t.Context(), bucket, t.term, 10, t.now)
 	t.must("reclaim", err)
@@ -377,9 +378,9 @@ func (t *trial) wantReclaimed(r scheduler.Recovering, bucket message.Bucket, wan
 }
 
 // certify certifies bucket 0 anew.
-func (t *trial) certify(c scheduler.Certification) {
+func (t *trial) certify(c record.Certification) {
 	t.Helper()
-	r := t.tl.(scheduler.Recoverable)
+	r := t.tl.(record.Recoverable)
 	standings, err := r.Standings(t.Context())
 	t.must("standings", err)
 	c.Number, c.Run = standings[0].Number+1, standings[0].Now

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // CanceledBefore is the Reason of a message that a tombstone covered.
@@ -23,7 +24,7 @@ type Options struct {
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
 	// Record configures the outbox, for the tests that look at it.
-	Record *scheduler.Recording
+	Record *record.Recording
 }
 
 // Open returns an empty, certified timeline that lasts for the test. It is called many times, also concurrently. The

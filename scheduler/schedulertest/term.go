@@ -5,6 +5,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // leaderCalls lists all calls that carry a term, on bucket 0. m is claimed there.
@@ -58,44 +59,44 @@ var leaderCalls = []struct {
 // term, and Certify, which requires it to be the bucket's.
 var recoveryCalls = []struct {
 	name string
-	call func(t *trial, r scheduler.Recovering) error
+	call func(t *trial, r record.Recovering) error
 }{
-	{"restore", func(t *trial, r scheduler.Recovering) error {
+	{"restore", func(t *trial, r record.Recovering) error {
 		_, err := r.Restore(t.Context(), 0,
-			[]scheduler.Record{record(Message(50), message.StateWaiting, 1)}, t.now, t.now)
+			[]record.Record{recordOf(Message(50), message.StateWaiting, 1)}, t.now, t.now)
 		return err
 	}},
-	{"versions", func(t *trial, r scheduler.Recovering) error {
+	{"versions", func(t *trial, r record.Recovering) error {
 		_, err := r.Versions(t.Context(), 0, []message.UID{Message(1).UID})
 		return err
 	}},
-	{"claims", func(t *trial, r scheduler.Recovering) error {
+	{"claims", func(t *trial, r record.Recovering) error {
 		_, err := r.Claims(t.Context(), 0, "", 10)
 		return err
 	}},
-	{"pauses", func(t *trial, r scheduler.Recovering) error {
+	{"pauses", func(t *trial, r record.Recovering) error {
 		_, err := r.Pauses(t.Context())
 		return err
 	}},
-	{"pause", func(t *trial, r scheduler.Recovering) error {
+	{"pause", func(t *trial, r record.Recovering) error {
 		_, err := r.Pause(t.Context(), scheduler.Pause{Pattern: "orders.>", At: t.now, By: "journal"})
 		return err
 	}},
-	{"resume", func(t *trial, r scheduler.Recovering) error {
+	{"resume", func(t *trial, r record.Recovering) error {
 		_, _, err := r.Resume(t.Context(), "orders.*", t.now)
 		return err
 	}},
-	{"unwritten", func(t *trial, r scheduler.Recovering) error {
+	{"unwritten", func(t *trial, r record.Recovering) error {
 		_, err := r.Unwritten(t.Context(), 0, "", 0, 10, wide)
 		return err
 	}},
-	{"written", func(t *trial, r scheduler.Recovering) error {
-		return r.Written(t.Context(), 0, []scheduler.Entry{{ID: "1-1"}})
+	{"written", func(t *trial, r record.Recovering) error {
+		return r.Written(t.Context(), 0, []record.Entry{{ID: "1-1"}})
 	}},
-	{"quarantine", func(t *trial, r scheduler.Recovering) error {
-		return r.Quarantine(t.Context(), scheduler.Quarantined{ID: "1-1"})
+	{"quarantine", func(t *trial, r record.Recovering) error {
+		return r.Quarantine(t.Context(), record.Quarantined{ID: "1-1"})
 	}},
-	{"quarantined", func(t *trial, r scheduler.Recovering) error {
+	{"quarantined", func(t *trial, r record.Recovering) error {
 		_, _, err := r.Quarantined(t.Context(), 0, "")
 		return err
 	}},
@@ -117,7 +118,7 @@ var termPromises = []promise{
 			_, err = old.Reclaim(t.Context(), 0, 9, 10, t.now)
 			t.stale("reclaim", err)
 			t.stale("begin", old.Begin(t.Context(), 0, 9))
-			t.stale("certify", old.Certify(t.Context(), 0, 9, scheduler.Certification{Number: 1 << 40, Run: "0123"}))
+			t.stale("certify", old.Certify(t.Context(), 0, 9, record.Certification{Number: 1 << 40, Run: "0123"}))
 		}
 		t.gone(Message(50).UID)
 		t.wantInfo(live(claimed, message.StateInFlight, message.Mark{}))

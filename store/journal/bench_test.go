@@ -12,8 +12,8 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -86,7 +86,7 @@ func writeRows(b *testing.B, s *journal.SQL, writers int) {
 }
 
 // benchBatch are the acceptances and the ends of 500 messages.
-func benchBatch(n int) (begin, end []scheduler.Change) {
+func benchBatch(n int) (begin, end []record.Change) {
 	at := message.Milli(1_900_000_000_000) + message.Milli(n)
 	for i := range benchRows {
 		m := &message.Message{
@@ -101,7 +101,7 @@ func benchBatch(n int) (begin, end []scheduler.Change) {
 			panic(err) // the times are in range
 		}
 		m.UID = uid
-		c := scheduler.Change{
+		c := record.Change{
 			UID: uid, Version: 1, State: message.StateWaiting, At: at, Bucket: uid.Bucket(4), Instance: "tarry-1",
 			Address: "10.0.0.1:7000", Due: m.Due, Message: m,
 		}

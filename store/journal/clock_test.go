@@ -10,6 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/timeline"
@@ -23,8 +24,8 @@ func steppedLine(t *testing.T) (*lab.SteppedRedis, *timeline.Redis) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "clock", Buckets: 1, EndedKeep: 10 * time.Minute,
 		TombstoneKeep: time.Minute, TombstoneLimit: 9,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
-			Wrote: func(scheduler.Entry) {}}})
+		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -123,7 +124,7 @@ func TestRecovery_LooksBackByTheClockOfTheChanges(t *testing.T) {
 	lost := schedulertest.Message(2)
 	at := old.Add(10 * time.Minute)
 	lost.Due = at.Add(time.Hour)
-	err := store.Write(t.Context(), nil, []scheduler.Change{
+	err := store.Write(t.Context(), nil, []record.Change{
 		{UID: lost.UID, Version: 1, State: message.StateWaiting, At: at, Due: lost.Due, Message: lost}})
 	if err != nil {
 		t.Fatal(err)

@@ -7,8 +7,8 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // How values fit into columns. No row may be refused for its data, which would block all rows after it. So texts are
@@ -78,7 +78,7 @@ func millis(d time.Duration) int64 {
 }
 
 // endedAt returns when a change ended its message, or nil if it did not.
-func endedAt(c *scheduler.Change) any {
+func endedAt(c *record.Change) any {
 	if !c.State.Ended() {
 		return nil
 	}

@@ -10,14 +10,15 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/journal/journaltest"
 )
 
 // contents are all that a journal contains.
 type contents struct {
-	records []scheduler.Record
-	history map[message.UID][]scheduler.Change
+	records []record.Record
+	history map[message.UID][]record.Change
 	pauses  []scheduler.PauseChange
 	fences  map[message.Bucket]uint64
 	term    uint64
@@ -33,14 +34,14 @@ func contentsOf(t *testing.T, dsn string) (c contents) {
 		}
 	}
 	var err error
-	c.records, err = s.List(t.Context(), scheduler.RecordQuery{Whole: true, Limit: 1 << 20})
+	c.records, err = s.List(t.Context(), record.RecordQuery{Whole: true, Limit: 1 << 20})
 	must(err)
-	c.history = map[message.UID][]scheduler.Change{}
+	c.history = map[message.UID][]record.Change{}
 	for i, r := range c.records {
 		if len(r.Body) == 0 { // one driver has nil for it, another has not
 			c.records[i].Body = nil
 		}
-		c.history[r.UID], err = s.History(t.Context(), r.UID, scheduler.MaxChanges)
+		c.history[r.UID], err = s.History(t.Context(), r.UID, record.MaxChanges)
 		must(err)
 	}
 	c.pauses, err = s.Pauses(t.Context())
@@ -69,10 +70,10 @@ func filled(t *testing.T) (dsn string, wrote contents) {
 	// Neither headers nor a body: to SQLite's driver they are no values.
 	waits := &message.Message{UID: bare, Topic: "a", Due: 9, Attempt: 1}
 	for _, err := range []error{
-		s.Write(t.Context(), nil, []scheduler.Change{
+		s.Write(t.Context(), nil, []record.Change{
 			{UID: bare, Version: 1, State: message.StateWaiting, At: 5, Due: 9, Message: waits}}),
 		s.Write(t.Context(), nil,
-			[]scheduler.Change{{UID: uid, Version: 3, State: message.StateDead, At: 5, Term: 17, Reason: "ünlucky"}}),
+			[]record.Change{{UID: uid, Version: 3, State: message.StateDead, At: 5, Term: 17, Reason: "ünlucky"}}),
 		s.WritePause(t.Context(), scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 7, By: "ann"}}),
 		s.WritePause(t.Context(),
 			scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "b", At: 8, By: "bob"}, Resumed: true}),
@@ -120,13 +121,13 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 
 		// What instances did with the target since stands.
 		s := open(t, to)
-		live := slices.IndexFunc(want.records, func(r scheduler.Record) bool {
+		live := slices.IndexFunc(want.records, func(r record.Record) bool {
 			return r.State == message.StateWaiting
 		})
 		uid := want.records[live].UID
-		later := scheduler.Change{UID: uid, Version: want.records[live].Version + 1, State: message.StateDelivered,
+		later := record.Change{UID: uid, Version: want.records[live].Version + 1, State: message.StateDelivered,
 			At: 1_900_000_009_000}
-		for _, err := range []error{s.Write(t.Context(), nil, []scheduler.Change{later}), s.WritePause(t.Context(),
+		for _, err := range []error{s.Write(t.Context(), nil, []record.Change{later}), s.WritePause(t.Context(),
 			scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 100}, Resumed: true})} {
 			if err != nil {
 				t.Fatal(err)
@@ -134,7 +135,7 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		}
 		copyAll()
 		after := contentsOf(t, to)
-		i := slices.IndexFunc(after.records, func(r scheduler.Record) bool { return r.UID == uid })
+		i := slices.IndexFunc(after.records, func(r record.Record) bool { return r.UID == uid })
 		if after.records[i].State != message.StateDelivered || len(after.history[uid]) != len(want.history[uid])+1 ||
 			!after.pauses[len(after.pauses)-1].Resumed {
 			t.Errorf("a copy undid what came later: %+v, %+v", after.records[i], after.pauses)

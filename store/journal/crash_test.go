@@ -21,6 +21,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -30,8 +31,8 @@ import (
 // line is a timeline that can be made whole.
 type line interface {
 	scheduler.Timeline
-	scheduler.Mending
-	scheduler.Recoverable
+	record.Mending
+	record.Recoverable
 }
 
 // server is where a line is kept.
@@ -59,12 +60,12 @@ type crashes struct {
 
 	older *older
 
-	outbox   []scheduler.Entry                  // entries that nobody has deleted
-	late     []scheduler.Entry                  // entries that a store has lost, and that who wrote them still holds
-	changes  map[message.UID][]scheduler.Change // that were made and not lost, by version
-	durable  map[scheduler.Recorded]bool        // that the journal has
-	answered map[message.UID]bool               // pushes that were answered in sync: committed
-	canceled map[message.UID]bool               // cancels that were answered so
+	outbox   []record.Entry                  // entries that nobody has deleted
+	late     []record.Entry                  // entries that a store has lost, and that who wrote them still holds
+	changes  map[message.UID][]record.Change // that were made and not lost, by version
+	durable  map[scheduler.Recorded]bool     // that the journal has
+	answered map[message.UID]bool            // pushes that were answered in sync: committed
+	canceled map[message.UID]bool            // cancels that were answered so
 	minted   []*message.Message
 	claimed  []*message.Message
 }
@@ -72,7 +73,7 @@ type crashes struct {
 // older is the store as it was.
 type older struct {
 	rollBack func()
-	outbox   []scheduler.Entry
+	outbox   []record.Entry
 }
 
 func (c *crashes) must(step string, err error) {
@@ -82,7 +83,7 @@ func (c *crashes) must(step string, err error) {
 }
 
 // wrote hears of an entry, as the writer does.
-func (c *crashes) wrote(e scheduler.Entry) {
+func (c *crashes) wrote(e record.Entry) {
 	c.mu.Lock() // a restore goes to all buckets at once
 	defer c.mu.Unlock()
 	c.outbox = append(c.outbox, e)
@@ -304,7 +305,7 @@ func (c *crashes) commitEntry(i int, remove bool) {
 		fences[e.Bucket] = e.Number
 	}
 	err := c.store.Write(c.ctx, fences, e.Changes)
-	if errors.Is(err, scheduler.ErrFenced) {
+	if errors.Is(err, record.ErrFenced) {
 		return // it was written before the certification that stands: the drainer's
 	}
 	c.must("write", err)
@@ -312,7 +313,7 @@ func (c *crashes) commitEntry(i int, remove bool) {
 		c.durable[scheduler.Recorded{UID: change.UID, Version: change.Version}] = true
 	}
 	if remove {
-		c.must("written", c.tl.Written(c.ctx, e.Bucket, []scheduler.Entry{e}))
+		c.must("written", c.tl.Written(c.ctx, e.Bucket, []record.Entry{e}))
 		c.outbox = slices.Delete(c.outbox, i, i+1)
 	}
 }
@@ -344,7 +345,7 @@ func (c *crashes) commitLate(t *rapid.T) {
 	}
 	e := rapid.SampledFrom(c.late).Draw(t, "entry")
 	err := c.store.Write(c.ctx, map[message.Bucket]uint64{e.Bucket: e.Number}, e.Changes)
-	if !errors.Is(err, scheduler.ErrFenced) {
+	if !errors.Is(err, record.ErrFenced) {
 		c.Fatalf("a commit of what the store has lost: %v", err)
 	}
 }
@@ -418,7 +419,7 @@ func (c *crashes) rollBack(t *rapid.T) {
 }
 
 // lost is what follows when the store came back with less than it had, and with that in its outbox.
-func (c *crashes) lost(outbox []scheduler.Entry) {
+func (c *crashes) lost(outbox []record.Entry) {
 	c.late, c.outbox, c.claimed = append(c.late, c.outbox...), outbox, nil
 	kept := maps.Clone(c.durable)
 	for _, e := range outbox {
@@ -427,7 +428,7 @@ func (c *crashes) lost(outbox []scheduler.Entry) {
 		}
 	}
 	for uid, list := range c.changes {
-		c.changes[uid] = slices.DeleteFunc(list, func(change scheduler.Change) bool {
+		c.changes[uid] = slices.DeleteFunc(list, func(change record.Change) bool {
 			return !kept[scheduler.Recorded{UID: uid, Version: change.Version}]
 		})
 	}
@@ -453,12 +454,12 @@ func (c *crashes) recover() {
 
 // noteDurable notes what the journal has of the entries that a recovery wrote: that depends on when it drained the
 // outbox.
-func (c *crashes) noteDurable(entries []scheduler.Entry) {
+func (c *crashes) noteDurable(entries []record.Entry) {
 	for _, e := range entries {
 		for _, change := range e.Changes {
-			history, err := c.store.History(c.ctx, change.UID, scheduler.MaxChanges)
+			history, err := c.store.History(c.ctx, change.UID, record.MaxChanges)
 			c.must("history", err)
-			has := func(h scheduler.Change) bool {
+			has := func(h record.Change) bool {
 				return h.Version == change.Version && h.At == change.At && h.Term == change.Term
 			}
 			if slices.ContainsFunc(history, has) {
@@ -473,8 +474,8 @@ func (c *crashes) check() {
 	c.drainAll()
 	for _, m := range c.minted {
 		list := c.changes[m.UID]
-		slices.SortFunc(list, func(a, b scheduler.Change) int { return int(a.Version) - int(b.Version) })
-		history, err := c.store.History(c.ctx, m.UID, scheduler.MaxChanges)
+		slices.SortFunc(list, func(a, b record.Change) int { return int(a.Version) - int(b.Version) })
+		history, err := c.store.History(c.ctx, m.UID, record.MaxChanges)
 		c.must("history", err)
 		if len(history) != len(list) {
 			c.Fatalf("%s has %d changes in the journal, %d were made: %+v, %+v", m.UID, len(history), len(list),
@@ -510,7 +511,7 @@ func (c *crashes) check() {
 }
 
 // checkStand holds what stands of a message, in the timeline and in the journal, to its changes.
-func (c *crashes) checkStand(uid message.UID, list []scheduler.Change, found []message.Info) {
+func (c *crashes) checkStand(uid message.UID, list []record.Change, found []message.Info) {
 	last, body, known := list[len(list)-1], []byte(nil), false
 	for _, change := range list {
 		if change.Message != nil {
@@ -544,18 +545,18 @@ func (c *crashes) checkStand(uid message.UID, list []scheduler.Change, found []m
 	}
 }
 
-func exerciseCrashes(t *testing.T, open func(*testing.T, *scheduler.Recording) server,
+func exerciseCrashes(t *testing.T, open func(*testing.T, *record.Recording) server,
 	openStore func(*testing.T) journal.Store) {
 	rapid.Check(t, func(rt *rapid.T) {
 		c := &crashes{T: rt, ctx: t.Context(), store: openStore(t), now: schedulertest.Start, term: 1,
-			changes: map[message.UID][]scheduler.Change{},
+			changes: map[message.UID][]record.Change{},
 			durable: map[scheduler.Recorded]bool{}, answered: map[message.UID]bool{},
 			canceled: map[message.UID]bool{}}
 		c.clock = scheduler.NewClock(
 			scheduler.Local{Wall: func() time.Time { return c.now.Time() }, Mono: func() time.Duration {
 				return time.Duration(c.now) * time.Millisecond
 			}})
-		recording := &scheduler.Recording{Instance: "crash", Address: func() string { return "here:1" }, Limit: 1 << 30,
+		recording := &record.Recording{Instance: "crash", Address: func() string { return "here:1" }, Limit: 1 << 30,
 			Wrote: c.wrote}
 		c.on = open(t, recording)
 		c.tl = c.on.line
@@ -570,7 +571,7 @@ func exerciseCrashes(t *testing.T, open func(*testing.T, *scheduler.Recording) s
 	})
 }
 
-func memoryLine(t *testing.T, r *scheduler.Recording) server {
+func memoryLine(t *testing.T, r *record.Recording) server {
 	open := func() line {
 		tl, err := memory.New(memory.Config{Buckets: crashBuckets, EndedKeep: time.Hour, Record: r})
 		if err != nil {
@@ -581,7 +582,7 @@ func memoryLine(t *testing.T, r *scheduler.Recording) server {
 	return server{line: open(), empty: open}
 }
 
-func redisLine(t *testing.T, r *scheduler.Recording) server {
+func redisLine(t *testing.T, r *record.Recording) server {
 	s := newRedisServer(t, r)
 	return server{
 		line:     s.tl,
@@ -590,7 +591,7 @@ func redisLine(t *testing.T, r *scheduler.Recording) server {
 	}
 }
 
-func newRedisServer(t *testing.T, r *scheduler.Recording) *redisServer {
+func newRedisServer(t *testing.T, r *record.Recording) *redisServer {
 	t.Helper()
 	// Its own type is hidden, so that a recovery does not close its connections: it may do so a second later, in the
 	// middle of another call.
@@ -710,7 +711,7 @@ func TestCrashes_OnRedisAndSQLite(t *testing.T) {
 }
 
 // drain drains a bucket's outbox.
-func drain(ctx context.Context, store journal.Store, tl scheduler.Mending, bucket message.Bucket, age message.Milli,
+func drain(ctx context.Context, store journal.Store, tl record.Mending, bucket message.Bucket, age message.Milli,
 	timeout time.Duration, log zerolog.Logger) (drained, refused int, err error) {
 	r := &journal.Reconciler{Store: store, Timeline: tl, Timeout: timeout, Log: log}
 	return r.Drain(ctx, bucket, age)

@@ -7,6 +7,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -80,12 +81,12 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 		Timeout: 5 * time.Second, Address: func() string {
 			return ""
 		}}
-	report, err := v.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
-	if err != nil || report.Found[scheduler.MissingInStore] != 1 || report.Repaired != 1 {
+	report, err := v.Verify(ctx, record.VerifyRequest{Repair: true}, nil)
+	if err != nil || report.Found[record.MissingInStore] != 1 || report.Repaired != 1 {
 		t.Fatalf("verify: %+v, %v", report, err)
 	}
 	wantDead("after the repair")
-	if report, err = v.Verify(ctx, scheduler.VerifyRequest{}, nil); err != nil || len(report.Differences) > 0 ||
+	if report, err = v.Verify(ctx, record.VerifyRequest{}, nil); err != nil || len(report.Differences) > 0 ||
 		report.InStore != 1 || report.InJournal != 1 {
 		t.Fatalf("verify again: %+v, %v", report, err)
 	}

@@ -9,8 +9,8 @@ import (
 
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -22,7 +22,7 @@ type counted struct {
 }
 
 func (c counted) Quarantined(ctx context.Context, bucket message.Bucket,
-	after string) ([]scheduler.Quarantined, string, error) {
+	after string) ([]record.Quarantined, string, error) {
 	list, next, err := c.line.Quarantined(ctx, bucket, after)
 	c.n.Add(int64(len(list)))
 	return list, next, err
@@ -45,15 +45,15 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 				a.Fatal(err)
 			}
 		}
-		const first = scheduler.QuarantinedPage + 2
+		const first = record.QuarantinedPage + 2
 		for i := range first {
 			apart(schedulertest.Message(i, later))
 		}
-		var changes []scheduler.Change
+		var changes []record.Change
 		for i := range 2500 {
 			m := schedulertest.Message(1000+i, later)
 			changes = append(changes,
-				scheduler.Change{UID: m.UID, Version: 2, State: message.StateWaiting, Due: m.Due + 1,
+				record.Change{UID: m.UID, Version: 2, State: message.StateWaiting, Due: m.Due + 1,
 					At: a.now, Message: m})
 		}
 		for some := range slices.Chunk(changes, 500) {
@@ -77,7 +77,7 @@ func TestRestore_ReadsTheQuarantineOnce(t *testing.T) {
 					a.Fatal(err)
 				}
 			}}
-		report, err := r.Restore(a.Context(), scheduler.RestoreRequest{Overdue: true}, nil)
+		report, err := r.Restore(a.Context(), record.RestoreRequest{Overdue: true}, nil)
 		a.must("restore", err)
 		if pages < 3 || n.Load() != first+1 || report.Added != len(changes) {
 			a.Errorf("%d pages, %d entries were read, %+v", pages, n.Load(), report)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Drain commits a bucket's entries that are at least age old and removes them. It returns how many changes it
@@ -55,13 +56,13 @@ func (d *drain) run(ctx context.Context, age message.Milli) error {
 		return fmt.Errorf("an entry stays in the outbox: %w", d.newer)
 	}
 	if d.stay > 0 {
-		return fmt.Errorf("%d entries stay that the journal cannot hold: %w", d.stay, scheduler.ErrQuarantineFull)
+		return fmt.Errorf("%d entries stay that the journal cannot hold: %w", d.stay, record.ErrQuarantineFull)
 	}
 	return nil
 }
 
 // together returns how many entries, from the first, go into one commit. A damaged entry is always alone.
-func together(entries []scheduler.Entry) int {
+func together(entries []record.Entry) int {
 	rows := 0
 	for n := range entries {
 		if rows += len(entries[n].Changes); n > 0 && (entries[n].Damaged != nil || rows > commitRows) {
@@ -75,8 +76,8 @@ func together(entries []scheduler.Entry) int {
 }
 
 // some commits a few entries, one by one if the journal refuses them together. A damaged entry is always alone.
-func (d *drain) some(ctx context.Context, entries []scheduler.Entry) error {
-	var changes []scheduler.Change
+func (d *drain) some(ctx context.Context, entries []record.Entry) error {
+	var changes []record.Change
 	d.number = 0
 	for i := range entries {
 		changes = append(changes, entries[i].Changes...)
@@ -118,7 +119,7 @@ func (d *drain) some(ctx context.Context, entries []scheduler.Entry) error {
 }
 
 // write commits changes of this bucket.
-func (d *drain) write(ctx context.Context, changes []scheduler.Change) error {
+func (d *drain) write(ctx context.Context, changes []record.Change) error {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -134,7 +135,7 @@ func (d *drain) write(ctx context.Context, changes []scheduler.Change) error {
 }
 
 // written removes committed entries from the outbox.
-func (d *drain) written(ctx context.Context, entries []scheduler.Entry) error {
+func (d *drain) written(ctx context.Context, entries []record.Entry) error {
 	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Timeline.Written(ctx, d.bucket, entries) })
 	if err != nil {
 		return fmt.Errorf("remove %d committed entries: %w", len(entries), err)
@@ -149,7 +150,7 @@ const refusedReason = "the journal refused the content of this change"
 // nothing. If a single change is refused, salvage commits its bare state, without any text or content. The journal then
 // knows if the message ended, and does not restore a message whose acceptance was committed in this way. salvage
 // returns the changes that are refused even so, and why.
-func (d *drain) salvage(ctx context.Context, changes []scheduler.Change) (lost []scheduler.Change, why, err error) {
+func (d *drain) salvage(ctx context.Context, changes []record.Change) (lost []record.Change, why, err error) {
 	if err := d.write(ctx, changes); !refused(err) {
 		return nil, nil, err
 	} else if len(changes) == 1 {
@@ -168,7 +169,7 @@ func (d *drain) salvage(ctx context.Context, changes []scheduler.Change) (lost [
 	}
 	c := changes[0]
 	c.Message, c.Reason, c.Instance, c.Address, c.Stream, c.Sequence = nil, refusedReason, "", "", "", 0
-	if err := d.write(ctx, []scheduler.Change{c}); refused(err) {
+	if err := d.write(ctx, []record.Change{c}); refused(err) {
 		return changes, err, nil
 	} else if err != nil {
 		return nil, nil, err
@@ -181,18 +182,18 @@ func (d *drain) salvage(ctx context.Context, changes []scheduler.Change) (lost [
 
 // aside is an entry that the journal cannot hold.
 type aside struct {
-	scheduler.Quarantined
+	record.Quarantined
 	made []message.Milli // when the change of each message was made
 }
 
 // setAside keeps an entry that the journal cannot hold, because of the changes in lost, until the pass has drained all
 // others.
-func (d *drain) setAside(e *scheduler.Entry, why string, lost []scheduler.Change) {
-	if len(d.aside) == scheduler.MaxQuarantined { // no quarantine has room for more
+func (d *drain) setAside(e *record.Entry, why string, lost []record.Change) {
+	if len(d.aside) == record.MaxQuarantined { // no quarantine has room for more
 		d.stay++
 		return
 	}
-	a := aside{Quarantined: scheduler.Quarantined{Bucket: d.bucket, Number: e.Number, ID: e.ID, Reason: why}}
+	a := aside{Quarantined: record.Quarantined{Bucket: d.bucket, Number: e.Number, ID: e.ID, Reason: why}}
 	for i := range lost {
 		a.UIDs, a.made = append(a.UIDs, lost[i].UID), append(a.made, lost[i].At)
 	}
@@ -207,7 +208,7 @@ func (d *drain) quarantine(ctx context.Context) error {
 	if len(d.aside) == 0 {
 		return nil
 	}
-	stands, own := map[message.UID]scheduler.Stand{}, map[string]bool{}
+	stands, own := map[message.UID]record.Stand{}, map[string]bool{}
 	for i := range d.aside {
 		some, err := d.versions(ctx, d.bucket, d.aside[i].UIDs)
 		if err != nil {
@@ -239,7 +240,7 @@ func (d *drain) quarantine(ctx context.Context) error {
 
 // onTheWay returns the changes in a bucket's outbox that concern the messages in stands. It leaves out the entries
 // whose ids are in but. Changes that left the outbox after stands was read are in the journal.
-func (r *Reconciler) onTheWay(ctx context.Context, bucket message.Bucket, stands map[message.UID]scheduler.Stand,
+func (r *Reconciler) onTheWay(ctx context.Context, bucket message.Bucket, stands map[message.UID]record.Stand,
 	but map[string]bool) (map[change]bool, error) {
 	found := map[change]bool{}
 	for entries, err := range r.unwritten(ctx, bucket, 0) {
@@ -298,7 +299,7 @@ func (d *drain) catchUp(ctx context.Context, uid message.UID, version uint64, co
 		}
 		now.Version, now.State, now.At, now.Kind, now.Other = last, message.StateWaiting, made, 0, ""
 	}
-	lost, _, err := d.salvage(ctx, []scheduler.Change{now})
+	lost, _, err := d.salvage(ctx, []record.Change{now})
 	return len(lost) == 0, err
 }
 
@@ -307,7 +308,7 @@ func (d *drain) move(ctx context.Context, a *aside) error {
 	a.At = message.Milli(time.Now().UnixMilli())
 	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Timeline.Quarantine(ctx, a.Quarantined) })
 	switch {
-	case errors.Is(err, scheduler.ErrQuarantineFull):
+	case errors.Is(err, record.ErrQuarantineFull):
 		d.stay++
 	case err != nil:
 		return fmt.Errorf("quarantine an entry: %w", err)
@@ -329,8 +330,8 @@ func words(uids []message.UID) []string {
 }
 
 // asItStands returns what the timeline knows of a message as a change for the journal.
-func asItStands(i *message.Info) scheduler.Change {
-	c := scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Kind: i.Kind, Other: i.Other,
+func asItStands(i *message.Info) record.Change {
+	c := record.Change{UID: i.UID, Version: i.Version, State: i.State, Kind: i.Kind, Other: i.Other,
 		Due: i.Due, Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals}
 	if i.State == message.StateInFlight {
 		c.State = message.StateWaiting // in flight is not a state of the journal

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // DrainerConfig configures a Drainer.
@@ -93,7 +94,7 @@ func (u *undrained) news(bucket message.Bucket, err error) bool {
 		delete(u.why, bucket)
 		return false
 	}
-	if errors.Is(err, scheduler.ErrQuarantineFull) {
+	if errors.Is(err, record.ErrQuarantineFull) {
 		delete(u.why, bucket)
 		if time.Since(u.full[bucket]) < fullPause {
 			return false
@@ -138,7 +139,7 @@ func (d *Drainer) measure(ctx context.Context) {
 }
 
 // TotalLag returns the lag of all buckets together.
-func TotalLag(lags []scheduler.Lag) (sum scheduler.Lag) {
+func TotalLag(lags []record.Lag) (sum record.Lag) {
 	for _, l := range lags {
 		sum.Entries += l.Entries
 		sum.Changes += l.Changes

@@ -15,25 +15,26 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
 // ailing is a timeline whose outbox cannot be read for a reason of its own.
 type ailing struct {
-	scheduler.Mending
+	record.Mending
 
 	mu  sync.Mutex
 	why func(bucket message.Bucket) error
 }
 
 func (a *ailing) Unwritten(_ context.Context, bucket message.Bucket, _ string, _ message.Milli, _,
-	_ int) ([]scheduler.Entry, error) {
+	_ int) ([]record.Entry, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return nil, a.why(bucket)
 }
 
-func (a *ailing) Lags(context.Context) ([]scheduler.Lag, error) { return nil, nil }
+func (a *ailing) Lags(context.Context) ([]record.Lag, error) { return nil, nil }
 
 func (a *ailing) becomes(why func(bucket message.Bucket) error) {
 	a.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -29,7 +30,7 @@ func TestRetryable_BlamesRowsForNothingElse(t *testing.T) {
 		want bool
 	}{
 		{nil, false},
-		{scheduler.ErrFenced, false},
+		{record.ErrFenced, false},
 		{fmt.Errorf("journal: %w: no", journal.ErrUnfit), false},
 		{my(1406, "22001"), false}, // data too long
 		{my(1264, "22003"), false}, // out of range
@@ -72,10 +73,10 @@ func TestWrite_RefusesWhatNoDatabaseTakes(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, c := range []scheduler.Change{{UID: "", Version: 1}, {UID: "t-ÄÄÄÄÄÄÄÄ", Version: 1},
+		for _, c := range []record.Change{{UID: "", Version: 1}, {UID: "t-ÄÄÄÄÄÄÄÄ", Version: 1},
 			{UID: good + "0", Version: 1}, {UID: good}} {
 			err := s.Write(t.Context(), nil,
-				[]scheduler.Change{{UID: good, Version: 1, State: message.StateWaiting}, c})
+				[]record.Change{{UID: good, Version: 1, State: message.StateWaiting}, c})
 			if err == nil || journal.Retryable(err) {
 				t.Errorf("%q at version %d: got %v, want an error for good", c.UID, c.Version, err)
 			}

@@ -17,13 +17,13 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
 // life is what happens to the n-th message: accepted, returned, delivered.
-func life(t testing.TB, n int) []scheduler.Change {
+func life(t testing.TB, n int) []record.Change {
 	t.Helper()
 	m := &message.Message{Topic: "orders", ID: fmt.Sprintf("order-%d", n), Body: fmt.Appendf(nil, "body %d", n),
 		Due: 1_900_000_000_000, Attempt: 1}
@@ -32,17 +32,17 @@ func life(t testing.TB, n int) []scheduler.Change {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	c := scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, At: m.Due - 9, Due: m.Due, Message: m,
+	c := record.Change{UID: uid, Version: 1, State: message.StateWaiting, At: m.Due - 9, Due: m.Due, Message: m,
 		Instance: "test"}
 	back, end := c, c
 	back.Version, back.At, back.Message, back.Uncertain, back.Refusals = 2, m.Due, nil, true, 1
 	end.Version, end.At, end.Message, end.State, end.Uncertain, end.Refusals = 3, m.Due+1, nil,
 		message.StateDelivered, true, 1
-	return []scheduler.Change{c, back, end}
+	return []record.Change{c, back, end}
 }
 
 // persist repeats a write until it succeeds.
-func persist(ctx context.Context, s *journal.SQL, changes []scheduler.Change) error {
+func persist(ctx context.Context, s *journal.SQL, changes []record.Change) error {
 	for {
 		err := s.Write(ctx, map[message.Bucket]uint64{0: 1}, changes)
 		if err == nil || !journal.Retryable(err) || ctx.Err() != nil {
@@ -64,7 +64,7 @@ func wantLives(t *testing.T, s *journal.SQL, n int) {
 			records[0].Content != 1 || string(records[0].Body) != string(l[0].Message.Body) {
 			t.Fatalf("message %d is %+v", i, records)
 		}
-		history, err := s.History(t.Context(), l[0].UID, scheduler.MaxChanges)
+		history, err := s.History(t.Context(), l[0].UID, record.MaxChanges)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -79,7 +79,7 @@ func wantLives(t *testing.T, s *journal.SQL, n int) {
 func writeLives(t *testing.T, s *journal.SQL, n int, half func()) {
 	t.Helper()
 	const writers = 6
-	var changes []scheduler.Change
+	var changes []record.Change
 	for i := range n {
 		changes = append(changes, life(t, i)...)
 	}

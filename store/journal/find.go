@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // brief are the columns of a record without headers and body; whole are all of them.
@@ -21,7 +22,7 @@ const (
 )
 
 // scanRecord reads a row of brief or whole columns.
-func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
+func scanRecord(row scanner, all bool) (r record.Record, err error) {
 	var ttl, content, version int64
 	var digest, headers []byte
 	var ended sql.NullInt64
@@ -45,15 +46,15 @@ func scanRecord(row scanner, all bool) (r scheduler.Record, err error) {
 }
 
 // Versions returns the version and state of each message in the journal.
-func (s *SQL) Versions(ctx context.Context, uids []message.UID) (map[message.UID]scheduler.Stand, error) {
-	found := make(map[message.UID]scheduler.Stand, len(uids))
+func (s *SQL) Versions(ctx context.Context, uids []message.UID) (map[message.UID]record.Stand, error) {
+	found := make(map[message.UID]record.Stand, len(uids))
 	err := inChunks(uids, func(list string, args []any) error {
 		return each(ctx, s.read, "SELECT uid, version, state FROM messages WHERE content > 0 AND uid IN "+list, args,
 			func(row scanner) error {
 				var uid message.UID
 				var version, state int64
 				err := row.Scan(&uid, &version, &state)
-				found[uid] = scheduler.Stand{State: message.State(state), Version: uint64(version)}
+				found[uid] = record.Stand{State: message.State(state), Version: uint64(version)}
 				return err
 			})
 	})
@@ -64,7 +65,7 @@ func (s *SQL) Versions(ctx context.Context, uids []message.UID) (map[message.UID
 }
 
 // Records returns the known messages, whole, in the order of their uids.
-func (s *SQL) Records(ctx context.Context, uids []message.UID) ([]scheduler.Record, error) {
+func (s *SQL) Records(ctx context.Context, uids []message.UID) ([]record.Record, error) {
 	found, err := records(ctx, s.read, uids, true)
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
@@ -72,8 +73,8 @@ func (s *SQL) Records(ctx context.Context, uids []message.UID) ([]scheduler.Reco
 	return found, nil
 }
 
-func records(ctx context.Context, from queryer, uids []message.UID, all bool) ([]scheduler.Record, error) {
-	found := make([]scheduler.Record, 0, len(uids))
+func records(ctx context.Context, from queryer, uids []message.UID, all bool) ([]record.Record, error) {
+	found := make([]record.Record, 0, len(uids))
 	err := inChunks(uids, func(list string, args []any) (err error) {
 		found, err = appendRecords(ctx, from, found, all, " WHERE uid IN "+list+" ORDER BY uid", args)
 		return err
@@ -82,8 +83,8 @@ func records(ctx context.Context, from queryer, uids []message.UID, all bool) ([
 }
 
 // appendRecords appends the rows of a select with the given clauses, from WHERE on.
-func appendRecords(ctx context.Context, from queryer, to []scheduler.Record, all bool, clauses string,
-	args []any) ([]scheduler.Record, error) {
+func appendRecords(ctx context.Context, from queryer, to []record.Record, all bool, clauses string,
+	args []any) ([]record.Record, error) {
 	columns := brief
 	if all {
 		columns = whole
@@ -100,7 +101,7 @@ func appendRecords(ctx context.Context, from queryer, to []scheduler.Record, all
 const viewerPage = 500
 
 // Find returns up to limit messages that ref names and its viewer may see, the latest accepted first.
-func (s *SQL) Find(ctx context.Context, ref scheduler.Ref, limit int) (found []scheduler.Record, err error) {
+func (s *SQL) Find(ctx context.Context, ref scheduler.Ref, limit int) (found []record.Record, err error) {
 	if limit <= 0 {
 		return nil, nil
 	}
@@ -154,8 +155,8 @@ func nameOf(m *message.Message) fullName { return fullName{m.ID, m.Topic, m.Key}
 
 // Names returns for each push the messages that have its uid, or its name if it has one. Most ids are unique, so one
 // statement asks for many ids. If too many messages share an id, each name of the batch is looked up alone.
-func (s *SQL) Names(ctx context.Context, pushes []*message.Message) ([][]scheduler.Record, error) {
-	found := make([][]scheduler.Record, len(pushes))
+func (s *SQL) Names(ctx context.Context, pushes []*message.Message) ([][]record.Record, error) {
+	found := make([][]record.Record, len(pushes))
 	for from := 0; from < len(pushes); from += namesAtOnce {
 		to := min(from+namesAtOnce, len(pushes))
 		if err := s.names(ctx, pushes[from:to], found[from:to]); err != nil {
@@ -165,7 +166,7 @@ func (s *SQL) Names(ctx context.Context, pushes []*message.Message) ([][]schedul
 	return found, nil
 }
 
-func (s *SQL) names(ctx context.Context, pushes []*message.Message, found [][]scheduler.Record) error {
+func (s *SQL) names(ctx context.Context, pushes []*message.Message, found [][]record.Record) error {
 	ids, uids := map[string]struct{}{}, make([]message.UID, 0, len(pushes))
 	for _, m := range pushes {
 		if m.ID != "" {
@@ -179,7 +180,7 @@ func (s *SQL) names(ctx context.Context, pushes []*message.Message, found [][]sc
 	if err != nil {
 		return err
 	}
-	byUID := make(map[message.UID]scheduler.Record, len(own))
+	byUID := make(map[message.UID]record.Record, len(own))
 	for _, r := range own {
 		byUID[r.UID] = r
 	}
@@ -199,7 +200,7 @@ func (s *SQL) names(ctx context.Context, pushes []*message.Message, found [][]sc
 			}
 		}
 		if r, known := byUID[m.UID]; known &&
-			!slices.ContainsFunc(found[i], func(f scheduler.Record) bool { return f.UID == m.UID }) {
+			!slices.ContainsFunc(found[i], func(f record.Record) bool { return f.UID == m.UID }) {
 			found[i] = append(found[i], r)
 		}
 	}
@@ -209,8 +210,8 @@ func (s *SQL) names(ctx context.Context, pushes []*message.Message, found [][]sc
 // byName returns the messages of some ids by name, the latest accepted first; all is false if there are too many to
 // read.
 func (s *SQL) byName(ctx context.Context,
-	ids map[string]struct{}) (found map[fullName][]scheduler.Record, all bool, err error) {
-	found = map[fullName][]scheduler.Record{}
+	ids map[string]struct{}) (found map[fullName][]record.Record, all bool, err error) {
+	found = map[fullName][]record.Record{}
 	if len(ids) == 0 {
 		return found, true, nil
 	}
@@ -223,7 +224,7 @@ func (s *SQL) byName(ctx context.Context,
 	if err != nil || len(rows) > namesRows {
 		return nil, false, err
 	}
-	slices.SortFunc(rows, func(a, b scheduler.Record) int { return cmp.Compare(b.UID, a.UID) })
+	slices.SortFunc(rows, func(a, b record.Record) int { return cmp.Compare(b.UID, a.UID) })
 	for _, r := range rows {
 		n := nameOf(&r.Message)
 		found[n] = append(found[n], r)

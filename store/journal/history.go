@@ -7,15 +7,15 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 const changeColumns = "uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, " +
 	"sequence, COALESCE(due, 0), COALESCE(uncertain, 0), COALESCE(refusals, 0), " +
 	"COALESCE(kind, 0), COALESCE(other, '')"
 
-func scanChange(row scanner) (c scheduler.Change, err error) {
+func scanChange(row scanner) (c record.Change, err error) {
 	var version, term, sequence, uncertain int64
 	if err := row.Scan(&c.UID, &version, &c.State, &c.At, &c.Claimed, &c.Bucket, &c.Instance, &c.Address, &term,
 		&c.Attempt, &c.Reason, &c.Stream, &sequence,
@@ -28,7 +28,7 @@ func scanChange(row scanner) (c scheduler.Change, err error) {
 }
 
 // History returns the last changes of a message, by version.
-func (s *SQL) History(ctx context.Context, uid message.UID, limit int) (found []scheduler.Change, err error) {
+func (s *SQL) History(ctx context.Context, uid message.UID, limit int) (found []record.Change, err error) {
 	if !message.IsUID(string(uid)) {
 		return nil, nil
 	}
@@ -53,7 +53,7 @@ func (m moment) compare(n moment) int {
 }
 
 // Changes returns a page of changes. It reads as List does: moments from the index, state by state, then the rows.
-func (s *SQL) Changes(ctx context.Context, q scheduler.ChangeQuery) (page []scheduler.Change, err error) {
+func (s *SQL) Changes(ctx context.Context, q record.ChangeQuery) (page []record.Change, err error) {
 	if q.Limit <= 0 {
 		return nil, nil
 	}
@@ -82,7 +82,7 @@ func (s *SQL) Changes(ctx context.Context, q scheduler.ChangeQuery) (page []sche
 }
 
 // moments returns up to a page's worth of changes to one state, before a time unless that is 0.
-func (s *SQL) moments(ctx context.Context, from queryer, state message.State, q scheduler.ChangeQuery,
+func (s *SQL) moments(ctx context.Context, from queryer, state message.State, q record.ChangeQuery,
 	before message.Milli) (found []moment, err error) {
 	w := where{}.and("state = ?", int64(state))
 	if before != 0 {
@@ -124,12 +124,12 @@ func scanMoment(row scanner) (m moment, err error) {
 
 // changesAt reads the changes at these moments, in their order. A message has few changes, so changesAt reads all of
 // them and ignores those that were not asked for.
-func changesAt(ctx context.Context, tx *sql.Tx, moments []moment) ([]scheduler.Change, error) {
+func changesAt(ctx context.Context, tx *sql.Tx, moments []moment) ([]record.Change, error) {
 	at := make(map[moment]int, len(moments))
 	for i, m := range moments {
 		at[m] = i
 	}
-	page := make([]scheduler.Change, len(moments))
+	page := make([]record.Change, len(moments))
 	err := inChunks(uidsOf(moments, momentUID), func(list string, args []any) error {
 		return each(ctx, tx, "SELECT "+changeColumns+" FROM transitions WHERE uid IN "+list, args,
 			func(row scanner) error {
@@ -181,7 +181,7 @@ func (s *SQL) endsBefore(ctx context.Context, before message.Milli, after moment
 		if !state.Ended() || state.Kept() {
 			continue
 		}
-		part, err := s.moments(ctx, s.read, state, scheduler.ChangeQuery{AfterAt: after.at, AfterUID: after.uid,
+		part, err := s.moments(ctx, s.read, state, record.ChangeQuery{AfterAt: after.at, AfterUID: after.uid,
 			AfterVersion: uint64(after.version), Limit: limit}, before)
 		if err != nil {
 			return nil, err

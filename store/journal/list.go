@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // A page is read in two steps: first the places of its rows from an index alone, one state at a time, then the rows
@@ -30,7 +31,7 @@ func (p place) compare(q place) int {
 func placeUID(p *place) message.UID { return p.uid }
 
 // List returns a page of records.
-func (s *SQL) List(ctx context.Context, q scheduler.RecordQuery) (page []scheduler.Record, err error) {
+func (s *SQL) List(ctx context.Context, q record.RecordQuery) (page []record.Record, err error) {
 	if q.Limit <= 0 {
 		return nil, nil
 	}
@@ -48,12 +49,12 @@ func (s *SQL) List(ctx context.Context, q scheduler.RecordQuery) (page []schedul
 	if err != nil {
 		return nil, fmt.Errorf("list messages: %w", err)
 	}
-	slices.SortFunc(page, func(a, b scheduler.Record) int { return place{a.Due, a.UID}.compare(place{b.Due, b.UID}) })
+	slices.SortFunc(page, func(a, b record.Record) int { return place{a.Due, a.UID}.compare(place{b.Due, b.UID}) })
 	return page, nil
 }
 
 // places returns the places of a page's records.
-func (s *SQL) places(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) ([]place, error) {
+func (s *SQL) places(ctx context.Context, tx *sql.Tx, q record.RecordQuery) ([]place, error) {
 	var found []place
 	for _, r := range s.ranges(q) {
 		part, err := r.read(ctx, tx, q)
@@ -77,7 +78,7 @@ type stretch struct {
 
 // ranges returns the stretches that a query reads; together they hold all that it selects. An id or a key has few
 // messages: they are read in one stretch, whatever their states.
-func (s *SQL) ranges(q scheduler.RecordQuery) []stretch {
+func (s *SQL) ranges(q record.RecordQuery) []stretch {
 	states := slices.Clone(q.States)
 	slices.Sort(states)
 	states = slices.Compact(states)
@@ -115,7 +116,7 @@ func (s *SQL) ranges(q scheduler.RecordQuery) []stretch {
 
 // read reads a page's worth of places: first those due at the same moment as the last record of the previous page, then
 // those due later. A single condition with OR would make the database walk all rows due at that moment.
-func (r stretch) read(ctx context.Context, tx *sql.Tx, q scheduler.RecordQuery) (found []place, err error) {
+func (r stretch) read(ctx context.Context, tx *sql.Tx, q record.RecordQuery) (found []place, err error) {
 	from, order := q.DueFrom, ascending
 	if q.Latest {
 		order = descending
@@ -186,7 +187,7 @@ func cutBytes(ctx context.Context, tx *sql.Tx, places []place, limit int) ([]pla
 // Forecast counts the waiting messages by due time, in steps. It reads an index alone, except for a pattern, which no
 // index supports: then it reads each row of the time span. The database counts the matches; for patterns that it cannot
 // match exactly, Forecast counts by topic and matches itself.
-func (s *SQL) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+func (s *SQL) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
 	if q.Step <= 0 {
 		return nil, errors.New("forecast: want steps of at least a millisecond")
 	}
@@ -218,9 +219,9 @@ func (s *SQL) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]schedu
 	if err != nil {
 		return nil, fmt.Errorf("forecast: %w", err)
 	}
-	found := make([]scheduler.Forecast, 0, len(counts))
+	found := make([]record.Forecast, 0, len(counts))
 	for _, n := range slices.Sorted(maps.Keys(counts)) {
-		found = append(found, scheduler.Forecast{From: q.From + n*q.Step, Count: counts[n]})
+		found = append(found, record.Forecast{From: q.From + n*q.Step, Count: counts[n]})
 	}
 	return found, nil
 }

@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // eachKind runs a test on every kind of database, empty.
@@ -49,7 +49,7 @@ func atVersion(t *testing.T, cfg Config, version int64) {
 }
 
 // asVersion1 writes a change the way version 1 did.
-func asVersion1(ctx context.Context, s *SQL, c *scheduler.Change) error {
+func asVersion1(ctx context.Context, s *SQL, c *record.Change) error {
 	_, err := s.write.db.ExecContext(ctx,
 		"INSERT INTO transitions (uid, version, state, at, claimed, bucket, instance, "+
 			"address, term, attempt, reason, stream, sequence)"+
@@ -60,13 +60,13 @@ func asVersion1(ctx context.Context, s *SQL, c *scheduler.Change) error {
 	return err
 }
 
-func someChange(t *testing.T, version uint64) scheduler.Change {
+func someChange(t *testing.T, version uint64) record.Change {
 	t.Helper()
 	uid, err := message.IntakeUID(1, message.Milli(1_896_076_800_000).Time(), "", "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	return scheduler.Change{UID: uid, Version: version, State: message.StateWaiting,
+	return record.Change{UID: uid, Version: version, State: message.StateWaiting,
 		At: 1_896_076_800_000 + message.Milli(version), Bucket: 3, Instance: "one", Address: "a:1", Reason: "why"}
 }
 
@@ -79,7 +79,7 @@ func TestMigrate_KeepsTheRowsOfVersion1AndItsWriters(t *testing.T) {
 		}
 		defer old.Close()
 		const rows = 500
-		want := make([]scheduler.Change, 0, rows+2)
+		want := make([]record.Change, 0, rows+2)
 		for n := range uint64(rows) {
 			want = append(want, someChange(t, n+1))
 			if err := asVersion1(t.Context(), old, &want[n]); err != nil {
@@ -101,11 +101,11 @@ func TestMigrate_KeepsTheRowsOfVersion1AndItsWriters(t *testing.T) {
 		}
 		moved := someChange(t, rows+2)
 		moved.Due, moved.Uncertain, moved.Refusals = 1_896_080_400_000, true, 4_294_967_295
-		if err := s.Write(t.Context(), nil, []scheduler.Change{moved}); err != nil {
+		if err := s.Write(t.Context(), nil, []record.Change{moved}); err != nil {
 			t.Fatal(err)
 		}
 		want = append(want, late, moved)
-		got, err := s.History(t.Context(), moved.UID, scheduler.MaxChanges)
+		got, err := s.History(t.Context(), moved.UID, record.MaxChanges)
 		if err != nil || !reflect.DeepEqual(got, want) {
 			t.Fatalf("%d changes, %v; the last is %+v\nwant %+v", len(got), err, got[max(len(got)-1, 0):], moved)
 		}
@@ -141,7 +141,7 @@ func TestHistory_TellsWhatAChangeMade(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer s.Close()
-		changes := []scheduler.Change{someChange(t, 1), someChange(t, 2), someChange(t, 3)}
+		changes := []record.Change{someChange(t, 1), someChange(t, 2), someChange(t, 3)}
 		changes[1].Due, changes[1].Reason = 1_896_080_400_000, "rescheduled"
 		changes[2].Due, changes[2].Uncertain, changes[2].Refusals = 1_896_080_400_000, true, 2
 		for range 2 { // the second time nothing changes
@@ -149,11 +149,11 @@ func TestHistory_TellsWhatAChangeMade(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		got, err := s.History(t.Context(), changes[0].UID, scheduler.MaxChanges)
+		got, err := s.History(t.Context(), changes[0].UID, record.MaxChanges)
 		if err != nil || !reflect.DeepEqual(got, changes) {
 			t.Errorf("got %+v, %v\nwant %+v", got, err, changes)
 		}
-		page, err := s.Changes(t.Context(), scheduler.ChangeQuery{State: message.StateWaiting, Limit: 10})
+		page, err := s.Changes(t.Context(), record.ChangeQuery{State: message.StateWaiting, Limit: 10})
 		if err != nil || !reflect.DeepEqual(page, changes) {
 			t.Errorf("got %+v, %v\nwant %+v", page, err, changes)
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func openMariaDB(t *testing.T, dsn string) *SQL {
@@ -57,7 +58,7 @@ func TestMariaDB_FenceWaitsForWritesButNotForTheDead(t *testing.T) {
 	if err := tx.Commit(); err == nil {
 		t.Fatal("the silent write was committed")
 	}
-	if err := writer.Write(t.Context(), fences, nil); !errors.Is(err, scheduler.ErrFenced) {
+	if err := writer.Write(t.Context(), fences, nil); !errors.Is(err, record.ErrFenced) {
 		t.Fatalf("got %v, want ErrFenced", err)
 	}
 }
@@ -87,7 +88,7 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 	const due message.Milli = 1_900_000_000_000
 	var uids []message.UID
 	for from := 0; from < total; from += 1000 {
-		var changes []scheduler.Change
+		var changes []record.Change
 		for i := from; i < from+1000; i++ {
 			m := &message.Message{Topic: "orders", ID: "same", Key: "same", Due: due + message.Milli(i%2),
 				Body: make([]byte, 10)}
@@ -96,7 +97,7 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.UID, uids = uid, append(uids, uid)
-			c := scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, At: due, Due: m.Due, Message: m}
+			c := record.Change{UID: uid, Version: 1, State: message.StateWaiting, At: due, Due: m.Due, Message: m}
 			changes = append(changes, c)
 			if i%4 == 3 {
 				c.Version, c.State, c.Message = 2, message.StateDelivered, nil
@@ -109,9 +110,9 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 	}
 	// MariaDB makes index statistics as it likes; what it reads may not depend on them.
 	waiting := []message.State{message.StateWaiting}
-	deep := scheduler.RecordQuery{AfterDue: due, AfterUID: uids[total/2], Limit: limit}
+	deep := record.RecordQuery{AfterDue: due, AfterUID: uids[total/2], Limit: limit}
 	queries := map[string]func() (int, error){}
-	for name, q := range map[string]scheduler.RecordQuery{
+	for name, q := range map[string]record.RecordQuery{
 		"all":                {},
 		"waiting":            {States: waiting},
 		"topic":              {Topic: "orders"},
@@ -133,7 +134,7 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 		}
 		queries["deep page of "+name] = func() (int, error) { r, err := s.List(t.Context(), q); return len(r), err }
 	}
-	for name, q := range map[string]scheduler.ChangeQuery{
+	for name, q := range map[string]record.ChangeQuery{
 		"changes":                {},
 		"changes to delivered":   {State: message.StateDelivered},
 		"changes since":          {Since: due},
@@ -174,7 +175,7 @@ func TestSQLite_SortsNothingItself(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	for _, q := range []scheduler.RecordQuery{{}, {Topic: "a"}, {Key: "a"},
+	for _, q := range []record.RecordQuery{{}, {Topic: "a"}, {Key: "a"},
 		{Topic: "a", Key: "b", States: []message.State{1, 2}}} {
 		for _, r := range s.ranges(q) {
 			for _, w := range []where{r.where, r.and("due = ?", 5).and("uid > ?", "t"),

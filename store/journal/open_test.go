@@ -15,6 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -108,10 +109,10 @@ func TestNew_IsClosedUntilItIsPrepared(t *testing.T) {
 		}
 		defer s.Close()
 		m := schedulertest.Message(1)
-		accepted := scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m}
+		accepted := record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m}
 		uids := []message.UID{m.UID}
 		calls := map[string]func(context.Context) error{
-			"write":   func(ctx context.Context) error { return s.Write(ctx, nil, []scheduler.Change{accepted}) },
+			"write":   func(ctx context.Context) error { return s.Write(ctx, nil, []record.Change{accepted}) },
 			"fenced":  func(ctx context.Context) error { return s.Write(ctx, map[message.Bucket]uint64{0: 1}, nil) },
 			"fence":   func(ctx context.Context) error { return s.Fence(ctx, 0, 1) },
 			"pause":   func(ctx context.Context) error { return s.WritePause(ctx, scheduler.PauseChange{}) },
@@ -122,19 +123,19 @@ func TestNew_IsClosedUntilItIsPrepared(t *testing.T) {
 			"prune":   func(ctx context.Context) error { _, err := s.Prune(ctx, 9, 9); return err },
 			"version": func(ctx context.Context) error { _, err := s.Versions(ctx, uids); return err },
 			"records": func(ctx context.Context) error { _, err := s.Records(ctx, uids); return err },
-			"history": func(ctx context.Context) error { _, err := s.History(ctx, m.UID, scheduler.MaxChanges); return err },
+			"history": func(ctx context.Context) error { _, err := s.History(ctx, m.UID, record.MaxChanges); return err },
 			"find":    func(ctx context.Context) error { _, err := s.Find(ctx, scheduler.Ref{ID: "a"}, 1); return err },
 			"names":   func(ctx context.Context) error { _, err := s.Names(ctx, []*message.Message{m}); return err },
 			"list": func(ctx context.Context) error {
-				_, err := s.List(ctx, scheduler.RecordQuery{Limit: 1})
+				_, err := s.List(ctx, record.RecordQuery{Limit: 1})
 				return err
 			},
 			"changes": func(ctx context.Context) error {
-				_, err := s.Changes(ctx, scheduler.ChangeQuery{Limit: 1})
+				_, err := s.Changes(ctx, record.ChangeQuery{Limit: 1})
 				return err
 			},
 			"forecast": func(ctx context.Context) error {
-				_, err := s.Forecast(ctx, scheduler.ForecastQuery{Until: 9, Step: 1})
+				_, err := s.Forecast(ctx, record.ForecastQuery{Until: 9, Step: 1})
 				return err
 			},
 		}
@@ -289,9 +290,9 @@ func TestOpen_SetsWhatStatementsDependOn(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.UID = uid
-	c := scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, Due: 5, Message: m,
+	c := record.Change{UID: uid, Version: 1, State: message.StateWaiting, Due: 5, Message: m,
 		Reason: `it's "so" \`}
-	if err := s.Write(t.Context(), map[message.Bucket]uint64{1: 1}, []scheduler.Change{c}); err != nil {
+	if err := s.Write(t.Context(), map[message.Bucket]uint64{1: 1}, []record.Change{c}); err != nil {
 		t.Fatal(err)
 	}
 	found, err := s.Find(t.Context(), scheduler.Ref{ID: m.ID}, 9)

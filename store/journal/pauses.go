@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // WritePause records a change of a pause, unless a later one of its pattern is recorded.
@@ -66,7 +67,7 @@ func (s *SQL) prunePauses(ctx context.Context, before message.Milli) error {
 
 // writePauses writes the pauses of a whole store that the journal lacks: those made while the journal was off or did
 // not answer. An unreachable journal must not delay a leader.
-func (r *Recovery) writePauses(ctx context.Context, tl scheduler.Recovering) {
+func (r *Recovery) writePauses(ctx context.Context, tl record.Recovering) {
 	ctx, cancel := context.WithTimeout(ctx, min(r.cfg.Timeout, fencesWithin))
 	defer cancel()
 	if err := r.meetPauses(ctx, tl, false); err != nil {
@@ -76,7 +77,7 @@ func (r *Recovery) writePauses(ctx context.Context, tl scheduler.Recovering) {
 
 // meetPauses reconciles the pauses of the timeline and the journal: the later change of each pattern ends up in both.
 // If the timeline has lost nothing, only the journal is written.
-func (r *Recovery) meetPauses(ctx context.Context, tl scheduler.Recovering, lost bool) error {
+func (r *Recovery) meetPauses(ctx context.Context, tl record.Recovering, lost bool) error {
 	var known []scheduler.PauseChange
 	var list []scheduler.Pause
 	if err := within(ctx, r.cfg.Timeout, func(ctx context.Context) (err error) {
@@ -126,7 +127,7 @@ func (r *Recovery) meetPauses(ctx context.Context, tl scheduler.Recovering, lost
 }
 
 // bringPause repeats a change of the journal in the timeline.
-func (r *Recovery) bringPause(ctx context.Context, tl scheduler.Recovering, c scheduler.PauseChange) error {
+func (r *Recovery) bringPause(ctx context.Context, tl record.Recovering, c scheduler.PauseChange) error {
 	made := c
 	err := within(ctx, r.cfg.Timeout, func(ctx context.Context) (err error) {
 		if c.Resumed {

@@ -10,6 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -85,8 +86,8 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 	rdb := lab.NewRedis(t)
 	for name, open := range map[string]func(t *testing.T) line{
 		"memory": func(t *testing.T) line {
-			tl, err := memory.New(memory.Config{Buckets: 2, Record: &scheduler.Recording{
-				Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}})
+			tl, err := memory.New(memory.Config{Buckets: 2, Record: &record.Recording{
+				Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(record.Entry) {}}})
 			if err != nil {
 				t.Fatal(err)
 			}

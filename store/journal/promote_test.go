@@ -14,6 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/timeline"
@@ -36,8 +37,8 @@ func instanceOf(t *testing.T, buckets message.Bucket, name, addr string, store j
 	t.Helper()
 	i := &instance{client: timeline.Dial(timeline.DialConfig{Addrs: []string{addr}, CallTimeout: 5 * time.Second})}
 	t.Cleanup(func() { _ = i.client.Close() })
-	r := &scheduler.Recording{Instance: name, Address: func() string { return "here:1" }, Limit: 1 << 30,
-		Wrote: func(e scheduler.Entry) {
+	r := &record.Recording{Instance: name, Address: func() string { return "here:1" }, Limit: 1 << 30,
+		Wrote: func(e record.Entry) {
 			i.writer.Wrote(e)
 		}}
 	var err error
@@ -115,7 +116,7 @@ func (i *instance) wantWaiting(t *testing.T, store journal.Store, m *message.Mes
 	}
 }
 
-func newRecovery(t *testing.T, tl scheduler.Recoverable, store journal.Store) *journal.Recovery {
+func newRecovery(t *testing.T, tl record.Recoverable, store journal.Store) *journal.Recovery {
 	return journal.NewRecovery(
 		journal.RecoveryConfig{Store: store, Timeline: tl, Mode: journal.Sync, EndedKeep: time.Hour,
 			Window: 100 * 365 * 24 * time.Hour, // the test's clock is not the journal's
@@ -123,7 +124,7 @@ func newRecovery(t *testing.T, tl scheduler.Recoverable, store journal.Store) *j
 			Log: zerolog.New(zerolog.NewTestWriter(t))})
 }
 
-func recoverBy(t *testing.T, tl scheduler.Recoverable, store journal.Store, term uint64) journal.Result {
+func recoverBy(t *testing.T, tl record.Recoverable, store journal.Store, term uint64) journal.Result {
 	t.Helper()
 	result, err := newRecovery(t, tl, store).Run(t.Context(), term)
 	if err != nil {

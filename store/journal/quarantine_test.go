@@ -19,6 +19,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -36,7 +37,7 @@ func (s *pickyStore) refuse(m *message.Message, err error) {
 	s.uids[m.UID] = err
 }
 
-func (s *pickyStore) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
+func (s *pickyStore) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for i := range changes {
@@ -64,7 +65,7 @@ type apart struct {
 func onBoth(t *testing.T, check func(a *apart)) {
 	t.Parallel()
 	for name, open := range map[string]struct {
-		line  func(*testing.T, *scheduler.Recording) server
+		line  func(*testing.T, *record.Recording) server
 		store func(*testing.T) journal.Store
 	}{"memory": {memoryLine, memoryStore}, "redis": {redisLine, sqliteStore}} {
 		t.Run(name, func(t *testing.T) {
@@ -75,9 +76,9 @@ func onBoth(t *testing.T, check func(a *apart)) {
 }
 
 // unheard is a recording that nobody listens to.
-func unheard() *scheduler.Recording {
-	return &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
-		Wrote: func(scheduler.Entry) {}}
+func unheard() *record.Recording {
+	return &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+		Wrote: func(record.Entry) {}}
 }
 
 func newApart(t *testing.T, tl line, store journal.Store) *apart {
@@ -126,7 +127,7 @@ func (a *apart) recover() {
 	}
 }
 
-func (a *apart) wantLag(want scheduler.Lag) {
+func (a *apart) wantLag(want record.Lag) {
 	a.Helper()
 	lags, err := a.Lags(a.Context())
 	a.must("lags", err)
@@ -135,7 +136,7 @@ func (a *apart) wantLag(want scheduler.Lag) {
 	}
 }
 
-func (a *apart) quarantined() (list []scheduler.Quarantined) {
+func (a *apart) quarantined() (list []record.Quarantined) {
 	a.Helper()
 	for after := ""; ; {
 		page, next, err := a.Quarantined(a.Context(), 0, after)
@@ -147,22 +148,22 @@ func (a *apart) quarantined() (list []scheduler.Quarantined) {
 	}
 }
 
-func (a *apart) verify() scheduler.VerifyReport {
+func (a *apart) verify() record.VerifyReport {
 	a.Helper()
 	v := &journal.Reconciler{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
 		Timeout: time.Minute,
 		Address: func() string { return "" }}
-	report, err := v.Verify(a.Context(), scheduler.VerifyRequest{Repair: true}, nil)
+	report, err := v.Verify(a.Context(), record.VerifyRequest{Repair: true}, nil)
 	a.must("verify", err)
 	return report
 }
 
-func (a *apart) restore(dry bool) scheduler.RestoreReport {
+func (a *apart) restore(dry bool) record.RestoreReport {
 	a.Helper()
 	r := &journal.Reconciler{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
 		Timeout: time.Minute,
 		Log:     zerolog.Nop()}
-	report, err := r.Restore(a.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
+	report, err := r.Restore(a.Context(), record.RestoreRequest{Overdue: true, DryRun: dry}, nil)
 	a.must("restore", err)
 	return report
 }
@@ -195,11 +196,11 @@ func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
 		a.store.refuse(bad, errValue)
 		a.push(good, bad, schedulertest.Message(4, later))
 		a.push(behind)
-		a.wantLag(scheduler.Lag{Entries: 2})
+		a.wantLag(record.Lag{Entries: 2})
 		if refused, err := a.drain(); err != nil || refused != 1 {
 			a.Fatalf("%d entries were refused, %v", refused, err)
 		}
-		a.wantLag(scheduler.Lag{Quarantined: 1})
+		a.wantLag(record.Lag{Quarantined: 1})
 		for _, m := range []*message.Message{good, behind} {
 			if s := a.state(m); s != message.StateWaiting {
 				a.Errorf("%s is %s in the journal", m.UID, s)
@@ -218,7 +219,7 @@ func TestDrain_QuarantinesWhatTheJournalRefusesAlsoBare(t *testing.T) {
 		}
 		report := a.verify()
 		if len(report.Quarantined) != 1 || report.Quarantined[0].ID != list[0].ID ||
-			report.Found[scheduler.MissingInJournal] != 1 || len(report.Found) != 1 {
+			report.Found[record.MissingInJournal] != 1 || len(report.Found) != 1 {
 			a.Errorf("verify: %+v", report)
 		}
 	})
@@ -244,15 +245,15 @@ func TestQuarantine_AnEndThatTheJournalRefusedIsNotUndone(t *testing.T) {
 			a.Fatalf("forgotten: %d, %v", n, err)
 		}
 		// what the store has lost comes back all the same
-		a.must("write", a.store.Write(a.Context(), nil, []scheduler.Change{
+		a.must("write", a.store.Write(a.Context(), nil, []record.Change{
 			{UID: lost.UID, Version: 1, State: message.StateWaiting, Due: lost.Due, At: a.now, Message: lost}}))
-		if report := a.restore(true); report != (scheduler.RestoreReport{Read: 2, Added: 1, Newer: 1}) {
+		if report := a.restore(true); report != (record.RestoreReport{Read: 2, Added: 1, Newer: 1}) {
 			a.Errorf("a dry run: %+v", report)
 		}
-		if report := a.verify(); report.Found[scheduler.MissingInStore] != 2 || report.Repaired != 1 {
+		if report := a.verify(); report.Found[record.MissingInStore] != 2 || report.Repaired != 1 {
 			a.Errorf("verify: %+v", report)
 		}
-		if report := a.restore(false); report != (scheduler.RestoreReport{Read: 2, Same: 1, Newer: 1}) {
+		if report := a.restore(false); report != (record.RestoreReport{Read: 2, Same: 1, Newer: 1}) {
 			a.Errorf("restore: %+v", report)
 		}
 		if found, err := a.Find(a.Context(), scheduler.Ref{UID: bad.UID}); err != nil || len(found) > 0 {
@@ -267,7 +268,7 @@ func TestDrain_QuarantinesNothingWhereTheDatabaseIsAtFault(t *testing.T) {
 		m := schedulertest.Message(1)
 		a.push(m)
 		for _, fault := range []error{
-			journal.ErrUnfit, fmt.Errorf("write: %w", journal.ErrUnfit), scheduler.ErrFenced, context.DeadlineExceeded,
+			journal.ErrUnfit, fmt.Errorf("write: %w", journal.ErrUnfit), record.ErrFenced, context.DeadlineExceeded,
 			scheduler.ErrUnavailable, errors.New("nobody knows"), mysql.ErrInvalidConn,
 			&mysql.MySQLError{Number: 1205, SQLState: [5]byte([]byte("HY000"))},
 			&mysql.MySQLError{Number: 1146, SQLState: [5]byte([]byte("42S02"))},
@@ -276,7 +277,7 @@ func TestDrain_QuarantinesNothingWhereTheDatabaseIsAtFault(t *testing.T) {
 			if refused, err := a.drain(); !errors.Is(err, fault) || refused != 0 {
 				a.Errorf("%v: %d refused, %v", fault, refused, err)
 			}
-			a.wantLag(scheduler.Lag{Entries: 1})
+			a.wantLag(record.Lag{Entries: 1})
 		}
 		a.store.refuse(m, nil)
 		if refused, err := a.drain(); err != nil || refused != 0 || a.state(m) != message.StateWaiting {
@@ -288,7 +289,7 @@ func TestDrain_QuarantinesNothingWhereTheDatabaseIsAtFault(t *testing.T) {
 // Where more is refused than the quarantine holds the rest waits in the outbox, and what can be written is.
 func TestDrain_KeepsInTheOutboxWhatTheQuarantineHasNoRoomFor(t *testing.T) {
 	onBoth(t, func(a *apart) {
-		for n := range scheduler.MaxQuarantined + 2 {
+		for n := range record.MaxQuarantined + 2 {
 			m := schedulertest.Message(n, schedulertest.DueIn(time.Hour))
 			a.store.refuse(m, errValue)
 			a.push(m)
@@ -296,16 +297,16 @@ func TestDrain_KeepsInTheOutboxWhatTheQuarantineHasNoRoomFor(t *testing.T) {
 		good := schedulertest.Message(1000, schedulertest.DueIn(time.Hour))
 		a.push(good)
 		for range 2 {
-			if _, err := a.drain(); !errors.Is(err, scheduler.ErrQuarantineFull) {
+			if _, err := a.drain(); !errors.Is(err, record.ErrQuarantineFull) {
 				a.Fatalf("drain: %v", err)
 			}
-			a.wantLag(scheduler.Lag{Entries: 2, Quarantined: scheduler.MaxQuarantined})
+			a.wantLag(record.Lag{Entries: 2, Quarantined: record.MaxQuarantined})
 		}
 		if s := a.state(good); s != message.StateWaiting {
 			a.Errorf("what stood behind is %s", s)
 		}
 		a.recover()
-		if n := strings.Count(a.log.String(), "certified although the journal lacks"); n != scheduler.MaxQuarantined {
+		if n := strings.Count(a.log.String(), "certified although the journal lacks"); n != record.MaxQuarantined {
 			a.Errorf("the log names %d entries", n)
 		}
 	})
@@ -314,7 +315,7 @@ func TestDrain_KeepsInTheOutboxWhatTheQuarantineHasNoRoomFor(t *testing.T) {
 // moved is a line whose certification is of another server.
 type moved struct{ line }
 
-func (m moved) Standings(ctx context.Context) ([]scheduler.Standing, error) {
+func (m moved) Standings(ctx context.Context) ([]record.Standing, error) {
 	standings, err := m.line.Standings(ctx)
 	for i := range standings {
 		standings[i].Run = "another"
@@ -379,7 +380,7 @@ func TestDrain_LearnsFromTheStoreWhatADamagedEntryDoesNotTell(t *testing.T) {
 				} else {
 					a.recover()
 				}
-				a.wantLag(scheduler.Lag{Quarantined: 1})
+				a.wantLag(record.Lag{Quarantined: 1})
 				list := a.quarantined()
 				if len(list) != 1 || !list[0].Known || !slices.Equal(list[0].UIDs, []message.UID{m.UID}) {
 					t.Fatalf("quarantined are %+v", list)
@@ -427,16 +428,16 @@ func TestDrain_LeavesWhatANewerTarryWrote(t *testing.T) {
 				t.Fatalf("drain: %d, %v", refused, err)
 			}
 			key := fmt.Sprintf("{%s:0}:msg", s.ns)
-			record := "\x04" + s.rdb.HGet(t.Context(), key, string(m.UID)).Val()[1:]
+			packed := "\x04" + s.rdb.HGet(t.Context(), key, string(m.UID)).Val()[1:]
 			a.amend(m, 1, "another body")
 			a.push(behind)
 			s.damaged(t, change)
-			a.must("rewrite", s.rdb.HSet(t.Context(), key, string(m.UID), record).Err())
+			a.must("rewrite", s.rdb.HSet(t.Context(), key, string(m.UID), packed).Err())
 			for range 2 {
 				if refused, err := a.drain(); !errors.Is(err, scheduler.ErrNewer) || refused != 0 {
 					t.Fatalf("drain: %d, %v", refused, err)
 				}
-				a.wantLag(scheduler.Lag{Entries: 1})
+				a.wantLag(record.Lag{Entries: 1})
 			}
 			if s := a.state(behind); s != message.StateWaiting {
 				t.Errorf("what stood behind is %s in the journal", s)
@@ -445,9 +446,9 @@ func TestDrain_LeavesWhatANewerTarryWrote(t *testing.T) {
 				t.Errorf("verify: %+v", report)
 			}
 			a.recover()
-			a.wantLag(scheduler.Lag{Entries: 1})
+			a.wantLag(record.Lag{Entries: 1})
 			a.wantHistory(m, wasAccepted)
-			if got := s.rdb.HGet(t.Context(), key, string(m.UID)).Val(); got != record {
+			if got := s.rdb.HGet(t.Context(), key, string(m.UID)).Val(); got != packed {
 				t.Errorf("its record became %q", got)
 			}
 		})
@@ -461,9 +462,9 @@ type young struct {
 }
 
 func (y young) Unwritten(ctx context.Context, bucket message.Bucket, after string, age message.Milli,
-	limit, bytes int) ([]scheduler.Entry, error) {
+	limit, bytes int) ([]record.Entry, error) {
 	entries, err := y.line.Unwritten(ctx, bucket, after, 0, limit, bytes)
-	return slices.DeleteFunc(entries, func(e scheduler.Entry) bool { return age > 0 && y.ids[e.ID] }), err
+	return slices.DeleteFunc(entries, func(e record.Entry) bool { return age > 0 && y.ids[e.ID] }), err
 }
 
 // drainOld drains but for the entries from the given place on.
@@ -482,7 +483,7 @@ func (a *apart) drainOld(from int) {
 // history is what the journal has of a message: of each change the version, the state, when, who and where to.
 func (a *apart) history(m *message.Message) (lines []string) {
 	a.Helper()
-	changes, err := a.store.History(a.Context(), m.UID, scheduler.MaxChanges)
+	changes, err := a.store.History(a.Context(), m.UID, record.MaxChanges)
 	a.must("history", err)
 	for _, c := range changes {
 		lines = append(lines,
@@ -543,7 +544,7 @@ func TestDrain_KeepsTheHistoryThatStandsBehindADamagedEntry(t *testing.T) {
 		},
 		"drained later": func(a *apart) { // the entry behind is young, and its writer still has it
 			a.drainOld(1)
-			a.wantLag(scheduler.Lag{Entries: 1, Quarantined: 1})
+			a.wantLag(record.Lag{Entries: 1, Quarantined: 1})
 			a.wantHistory(schedulertest.Message(1), wasAccepted)
 			if refused, err := a.drain(); err != nil || refused != 0 {
 				a.Fatalf("drain: %d, %v", refused, err)
@@ -565,7 +566,7 @@ func TestDrain_KeepsTheHistoryThatStandsBehindADamagedEntry(t *testing.T) {
 			a.deliver(m)
 			s.damaged(t, func(f []string) []string { f[1] = ""; return f })
 			drain(a)
-			a.wantLag(scheduler.Lag{Quarantined: 1})
+			a.wantLag(record.Lag{Quarantined: 1})
 			a.wantHistory(m, wasAccepted, wasDelivered)
 			if list := a.quarantined(); !list[0].Known {
 				t.Errorf("quarantined are %+v", list)
@@ -647,7 +648,7 @@ func TestVerify_LeavesToTheOutboxWhatItHolds(t *testing.T) {
 		a.must("read the outbox", err)
 		a.must("lose the last entry", a.Written(a.Context(), 0, entries[len(entries)-1:]))
 		report := a.verify()
-		if want := map[string]int{scheduler.MissingInJournal: 1}; !maps.Equal(report.Found, want) ||
+		if want := map[string]int{record.MissingInJournal: 1}; !maps.Equal(report.Found, want) ||
 			report.Repaired != 1 ||
 			report.Differences[0].UID != lost.UID {
 			a.Errorf("verify: %+v", report)
@@ -682,7 +683,7 @@ func TestVerify_LeavesToTheOutboxWhatMovesUnderIt(t *testing.T) {
 		a.must("lose it", a.Written(a.Context(), 0, entries))
 		own := a.line
 		a.line = moving{own, sync.OnceFunc(func() { a.line = own; a.amend(m, 1, "") })}
-		if report := a.verify(); report.Found[scheduler.MissingInJournal] != 1 || report.Repaired != 0 {
+		if report := a.verify(); report.Found[record.MissingInJournal] != 1 || report.Repaired != 0 {
 			a.Errorf("verify: %+v", report)
 		}
 		if _, err := a.drain(); err != nil {

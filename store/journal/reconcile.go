@@ -10,13 +10,14 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Reconciler reconciles the timeline and the journal while traffic continues: Drain commits the entries of the outbox,
 // Restore restores what the timeline lacks, Verify compares the two, and Redeliver publishes again what a broker lost.
 type Reconciler struct {
 	Store    Store
-	Timeline scheduler.Mending
+	Timeline record.Mending
 	Buckets  message.Bucket
 	Clock    *scheduler.Clock
 	// Instance and Address sign the changes that it writes to the journal.
@@ -56,9 +57,9 @@ func pages[T any](ctx context.Context, timeout time.Duration,
 
 // unwritten yields the entries of a bucket's outbox that are at least age old.
 func (r *Reconciler) unwritten(ctx context.Context, bucket message.Bucket,
-	age message.Milli) iter.Seq2[[]scheduler.Entry, error] {
+	age message.Milli) iter.Seq2[[]record.Entry, error] {
 	after := ""
-	return pages(ctx, r.Timeout, func(ctx context.Context) ([]scheduler.Entry, error) {
+	return pages(ctx, r.Timeout, func(ctx context.Context) ([]record.Entry, error) {
 		page, err := r.Timeline.Unwritten(ctx, bucket, after, age, drainEntries, commitBytes)
 		if err != nil {
 			return nil, fmt.Errorf("read the outbox: %w", err)
@@ -72,8 +73,8 @@ func (r *Reconciler) unwritten(ctx context.Context, bucket message.Bucket,
 
 // quarantined yields a bucket's quarantined entries after the place after, which it moves to the last one.
 func (r *Reconciler) quarantined(ctx context.Context, bucket message.Bucket,
-	after *string) iter.Seq2[[]scheduler.Quarantined, error] {
-	return pages(ctx, r.Timeout, func(ctx context.Context) ([]scheduler.Quarantined, error) {
+	after *string) iter.Seq2[[]record.Quarantined, error] {
+	return pages(ctx, r.Timeout, func(ctx context.Context) ([]record.Quarantined, error) {
 		page, next, err := r.Timeline.Quarantined(ctx, bucket, *after)
 		if err != nil {
 			return nil, fmt.Errorf("list what bucket %d has quarantined: %w", bucket, err)
@@ -86,8 +87,8 @@ func (r *Reconciler) quarantined(ctx context.Context, bucket message.Bucket,
 }
 
 // list yields the records that a query selects.
-func (r *Reconciler) list(ctx context.Context, q scheduler.RecordQuery) iter.Seq2[[]scheduler.Record, error] {
-	return pages(ctx, r.Timeout, func(ctx context.Context) ([]scheduler.Record, error) {
+func (r *Reconciler) list(ctx context.Context, q record.RecordQuery) iter.Seq2[[]record.Record, error] {
+	return pages(ctx, r.Timeout, func(ctx context.Context) ([]record.Record, error) {
 		page, err := r.Store.List(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("read the journal: %w: %w", ErrNoDatabase, err)
@@ -101,8 +102,8 @@ func (r *Reconciler) list(ctx context.Context, q scheduler.RecordQuery) iter.Seq
 }
 
 // changes yields the changes that a query selects.
-func (r *Reconciler) changes(ctx context.Context, q scheduler.ChangeQuery) iter.Seq2[[]scheduler.Change, error] {
-	return pages(ctx, r.Timeout, func(ctx context.Context) ([]scheduler.Change, error) {
+func (r *Reconciler) changes(ctx context.Context, q record.ChangeQuery) iter.Seq2[[]record.Change, error] {
+	return pages(ctx, r.Timeout, func(ctx context.Context) ([]record.Change, error) {
 		page, err := r.Store.Changes(ctx, q)
 		if err != nil {
 			return nil, fmt.Errorf("read what changed: %w: %w", ErrNoDatabase, err)
@@ -116,7 +117,7 @@ func (r *Reconciler) changes(ctx context.Context, q scheduler.ChangeQuery) iter.
 }
 
 // records returns whole messages of the journal.
-func (r *Reconciler) records(ctx context.Context, uids []message.UID) ([]scheduler.Record, error) {
+func (r *Reconciler) records(ctx context.Context, uids []message.UID) ([]record.Record, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	found, err := r.Store.Records(ctx, uids)
@@ -128,7 +129,7 @@ func (r *Reconciler) records(ctx context.Context, uids []message.UID) ([]schedul
 
 // versions returns the states and versions of messages in the timeline.
 func (r *Reconciler) versions(ctx context.Context, bucket message.Bucket,
-	uids []message.UID) (map[message.UID]scheduler.Stand, error) {
+	uids []message.UID) (map[message.UID]record.Stand, error) {
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	stands, err := r.Timeline.Versions(ctx, bucket, uids)
@@ -147,7 +148,7 @@ func uidsOf[T any](all []T, uid func(*T) message.UID) []message.UID {
 	return uids
 }
 
-func recordUID(r *scheduler.Record) message.UID { return r.UID }
+func recordUID(r *record.Record) message.UID { return r.UID }
 
 // byBucket divides values by the bucket of their uid.
 func byBucket[T any](all []T, buckets message.Bucket, uid func(*T) message.UID) [][]T {

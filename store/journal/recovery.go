@@ -11,13 +11,14 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // RecoveryConfig configures a Recovery.
 type RecoveryConfig struct {
 	// Store is nil with the journal off: then the timeline is certified as found.
 	Store    Store
-	Timeline scheduler.Recoverable
+	Timeline record.Recoverable
 	Mode     Mode
 	// Window is how far back a store that kept its messages may have lost changes.
 	Window time.Duration
@@ -76,7 +77,7 @@ type Result struct {
 	// Away lists the buckets that do not answer: nothing was done with them.
 	Away []message.Bucket
 	// Restored counts what was restored.
-	Restored scheduler.RestoreReport
+	Restored record.RestoreReport
 }
 
 // Run makes every bucket that answers whole, or returns the error that stopped it. The caller holds a valid lease; ctx
@@ -162,7 +163,7 @@ const fencesWithin = time.Second
 
 // fenced returns the buckets for which the journal knows a later certification than their server; answers reports
 // whether the journal answered. Without an answer nothing is fenced.
-func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) (fenced []message.Bucket, answers bool) {
+func (r *Recovery) fenced(ctx context.Context, standings []record.Standing) (fenced []message.Bucket, answers bool) {
 	if r.cfg.Store == nil {
 		return nil, false
 	}
@@ -180,7 +181,7 @@ func (r *Recovery) fenced(ctx context.Context, standings []scheduler.Standing) (
 	return fenced, true
 }
 
-func (r *Recovery) standings(ctx context.Context) ([]scheduler.Standing, error) {
+func (r *Recovery) standings(ctx context.Context) ([]record.Standing, error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	standings, err := r.cfg.Timeline.Standings(call)
@@ -194,8 +195,8 @@ func (r *Recovery) standings(ctx context.Context) ([]scheduler.Standing, error) 
 type work struct {
 	*Recovery
 	term      uint64
-	standings []scheduler.Standing
-	tl        scheduler.Recovering
+	standings []record.Standing
+	tl        record.Recovering
 	need      map[message.Bucket]bool
 	number    uint64
 	filled    map[message.Bucket]message.Milli // buckets that were empty: since when their ends are restored
@@ -233,7 +234,7 @@ func (w *work) run(ctx context.Context) error {
 	}
 	for bucket := range w.need {
 		drained, refused, err := w.restoring.Drain(ctx, bucket, 0)
-		if errors.Is(err, scheduler.ErrQuarantineFull) || errors.Is(err, scheduler.ErrNewer) {
+		if errors.Is(err, record.ErrQuarantineFull) || errors.Is(err, scheduler.ErrNewer) {
 			// The remaining entries stay in the outbox, and the drainer reports them again.
 			w.log.Error().Err(err).Int("bucket", int(bucket)).
 				Msg("a bucket is certified although its outbox is not drained")
@@ -391,7 +392,7 @@ func (w *work) reconcileClaims(ctx context.Context, buckets map[message.Bucket]b
 // certify declares that buckets may be used.
 func (w *work) certify(ctx context.Context, buckets map[message.Bucket]bool, filling bool) error {
 	for bucket := range buckets {
-		c := scheduler.Certification{Number: w.number, Run: w.standings[bucket].Now, DoubtUntil: w.cfg.Clock.Milli(),
+		c := record.Certification{Number: w.number, Run: w.standings[bucket].Now, DoubtUntil: w.cfg.Clock.Milli(),
 			Filling: filling}
 		if w.standings[bucket].Number == 0 && w.restoring.report.Added == 0 {
 			c.DoubtUntil = 0 // a new store: the bucket was never certified, and nothing was restored
@@ -420,7 +421,7 @@ func (w *work) fill(ctx context.Context, buckets map[message.Bucket]bool) error 
 		return err
 	}
 	w.restoring.only = buckets
-	if err := w.restoring.all(ctx, scheduler.RestoreRequest{Overdue: true}, nil); err != nil {
+	if err := w.restoring.all(ctx, record.RestoreRequest{Overdue: true}, nil); err != nil {
 		return fmt.Errorf("restore: %w", err)
 	}
 	w.restoring.only = nil
@@ -430,7 +431,7 @@ func (w *work) fill(ctx context.Context, buckets map[message.Bucket]bool) error 
 // reconcile restores in the buckets what changed since a time. With endsOnly it leaves live messages to fill.
 func (w *work) reconcile(ctx context.Context, buckets map[message.Bucket]bool, since message.Milli,
 	endsOnly bool) error {
-	for changes, err := range w.restoring.changes(ctx, scheduler.ChangeQuery{Since: since, Limit: restorePage}) {
+	for changes, err := range w.restoring.changes(ctx, record.ChangeQuery{Since: since, Limit: restorePage}) {
 		if err != nil {
 			return err
 		}
@@ -460,7 +461,7 @@ func (w *work) bring(ctx context.Context, uids []message.UID, endsOnly bool) err
 		if err != nil {
 			return err
 		}
-		records = slices.DeleteFunc(records, func(r scheduler.Record) bool { return endsOnly && !r.State.Ended() })
+		records = slices.DeleteFunc(records, func(r record.Record) bool { return endsOnly && !r.State.Ended() })
 		if err := w.restoring.bring(ctx, records, read); err != nil {
 			return err
 		}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -33,8 +34,8 @@ func newRolledBack(t *testing.T) *rolledBack {
 		scheduler.Local{Wall: func() time.Time { return w.now.Time() }, Mono: func() time.Duration {
 			return time.Duration(w.now) * time.Millisecond
 		}})
-	w.redisServer = newRedisServer(t, &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" },
-		Limit: 1 << 20, Wrote: func(e scheduler.Entry) {
+	w.redisServer = newRedisServer(t, &record.Recording{Instance: "a", Address: func() string { return "a:1" },
+		Limit: 1 << 20, Wrote: func(e record.Entry) {
 			fences := map[message.Bucket]uint64{}
 			if e.Number > 0 {
 				fences[e.Bucket] = e.Number
@@ -176,8 +177,8 @@ func (f *fencing) Fence(ctx context.Context, bucket message.Bucket, number uint6
 // certification.
 func TestRecovery_GivesNoNumberAgainThatItHasFencedWith(t *testing.T) {
 	t.Parallel()
-	tl, err := memory.New(memory.Config{Buckets: 1, Record: &scheduler.Recording{
-		Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(scheduler.Entry) {}}})
+	tl, err := memory.New(memory.Config{Buckets: 1, Record: &record.Recording{
+		Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Broker is the part of NATS that a redelivery needs.
@@ -26,12 +27,12 @@ const (
 
 // Redeliver publishes messages again that a broker has confirmed since a time and then lost: after a loss of power a
 // stream may lack its last messages. progress, which may be nil, is called now and then.
-func (r *Reconciler) Redeliver(ctx context.Context, broker Broker, req scheduler.RedeliverRequest,
-	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+func (r *Reconciler) Redeliver(ctx context.Context, broker Broker, req record.RedeliverRequest,
+	progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
 	work := &redelivery{Reconciler: r, broker: broker, req: req}
 	report := nowAndThen(progress)
 	until := r.Clock.Milli()
-	q := scheduler.ChangeQuery{Since: req.Since, State: message.StateDelivered, Limit: redeliverPage}
+	q := record.ChangeQuery{Since: req.Since, State: message.StateDelivered, Limit: redeliverPage}
 	for changes, err := range r.changes(ctx, q) {
 		if err != nil {
 			return work.report, err
@@ -57,12 +58,12 @@ func (r *Reconciler) Redeliver(ctx context.Context, broker Broker, req scheduler
 type redelivery struct {
 	*Reconciler
 	broker Broker
-	req    scheduler.RedeliverRequest
-	report scheduler.RedeliverReport
+	req    record.RedeliverRequest
+	report record.RedeliverReport
 }
 
-func (r *redelivery) some(ctx context.Context, changes []scheduler.Change) error {
-	latest := map[message.UID]scheduler.Change{}
+func (r *redelivery) some(ctx context.Context, changes []record.Change) error {
+	latest := map[message.UID]record.Change{}
 	uids := make([]message.UID, 0, len(changes))
 	for _, c := range changes {
 		if _, seen := latest[c.UID]; !seen {
@@ -88,7 +89,7 @@ func (r *redelivery) some(ctx context.Context, changes []scheduler.Change) error
 	return nil
 }
 
-func (r *redelivery) one(ctx context.Context, rec *scheduler.Record, c *scheduler.Change) error {
+func (r *redelivery) one(ctx context.Context, rec *record.Record, c *record.Change) error {
 	if c.Stream == "" || rec.Content == 0 {
 		r.report.Unknown++
 		return nil
@@ -119,14 +120,14 @@ func (r *redelivery) one(ctx context.Context, rec *scheduler.Record, c *schedule
 		return ctx.Err()
 	}
 	r.report.Redelivered++
-	again := scheduler.Change{UID: rec.UID, Version: rec.Version + 1, State: message.StateDelivered,
+	again := record.Change{UID: rec.UID, Version: rec.Version + 1, State: message.StateDelivered,
 		At: r.Clock.Milli(), Bucket: rec.UID.Bucket(r.Buckets),
 		Instance: r.Instance, Address: r.Address(), Reason: "redelivered: the stream had lost it", Attempt: rec.Attempt,
 		Stream: stream, Sequence: sequence, Due: rec.Due,
 		Uncertain: rec.Mark.Uncertain, Refusals: rec.Mark.Refusals}
 	// The message is delivered: record that even if ctx has ended.
 	err = within(context.WithoutCancel(ctx), r.Timeout, func(ctx context.Context) error {
-		return r.Store.Write(ctx, nil, []scheduler.Change{again})
+		return r.Store.Write(ctx, nil, []record.Change{again})
 	})
 	if err != nil {
 		return fmt.Errorf("journal the redelivery of %s: %w", rec.UID, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -23,7 +24,7 @@ type strictStore struct {
 	word string
 }
 
-func (s *strictStore) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
+func (s *strictStore) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error {
 	for _, c := range changes {
 		if c.Message != nil && bytes.Contains(c.Message.Body, []byte(s.word)) {
 			return &mysql.MySQLError{Number: 1366, SQLState: [5]byte([]byte("22007")),
@@ -38,8 +39,8 @@ func (s *strictStore) Write(ctx context.Context, fences map[message.Bucket]uint6
 func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
-			Wrote: func(scheduler.Entry) {}}})
+		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -76,8 +77,8 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 		Timeout: time.Minute, Address: func() string {
 			return ""
 		}}
-	if report, err := v.Verify(t.Context(), scheduler.VerifyRequest{Repair: true}, nil); err != nil ||
-		report.Found[scheduler.MissingInJournal] == 0 || report.Repaired != 0 {
+	if report, err := v.Verify(t.Context(), record.VerifyRequest{Repair: true}, nil); err != nil ||
+		report.Found[record.MissingInJournal] == 0 || report.Repaired != 0 {
 		t.Errorf("verify: %+v, %v", report, err)
 	}
 	for _, m := range []*message.Message{bad, good} {
@@ -86,7 +87,7 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 		}
 	}
 	drain(0)
-	history, err := store.History(t.Context(), bad.UID, scheduler.MaxChanges)
+	history, err := store.History(t.Context(), bad.UID, record.MaxChanges)
 	if err != nil || len(history) != 2 || history[0].State != message.StateWaiting || history[0].At != now ||
 		history[1].State != message.StateCanceled {
 		t.Errorf("its history is %+v, %v", history, err)
@@ -97,11 +98,11 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	r := &journal.Reconciler{Store: store, Timeline: tl, Buckets: 1,
 		Clock: scheduler.NewClock(scheduler.Local{Wall: now.Add(12 * time.Minute).Time,
 			Mono: func() time.Duration { return 0 }}), Timeout: time.Minute, Log: zerolog.Nop()}
-	if report, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil); err != nil ||
+	if report, err := r.Restore(t.Context(), record.RestoreRequest{Overdue: true}, nil); err != nil ||
 		report.Added != 0 {
 		t.Errorf("a restore brought back %+v, %v", report, err)
 	}
-	if _, err := r.Restore(t.Context(), scheduler.RestoreRequest{UID: bad.UID}, nil); !errors.Is(err,
+	if _, err := r.Restore(t.Context(), record.RestoreRequest{UID: bad.UID}, nil); !errors.Is(err,
 		scheduler.ErrUnknownID) {
 		t.Errorf("restore of the refused one: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -18,13 +19,13 @@ import (
 func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 	t.Parallel()
 	for name, open := range map[string]struct {
-		line  func(*testing.T, *scheduler.Recording) server
+		line  func(*testing.T, *record.Recording) server
 		store func(*testing.T) journal.Store
 	}{"in memory": {memoryLine, memoryStore}, "on Redis and SQLite": {redisLine, sqliteStore}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
-				Wrote: func(scheduler.Entry) {}}
+			r := &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
+				Wrote: func(record.Entry) {}}
 			on := open.line(t, r)
 			tl := on.line
 			store := open.store(t)
@@ -64,13 +65,13 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 				t.Fatalf("requeue: %+v, %v", got, err)
 			}
 
-			entries, err := tl.(scheduler.Outbox).Unwritten(t.Context(), bucket, "", 0, 100, 1<<20)
+			entries, err := tl.(record.Outbox).Unwritten(t.Context(), bucket, "", 0, 100, 1<<20)
 			must("read the outbox", err)
 			for _, e := range entries {
 				must("write", store.Write(t.Context(), nil, e.Changes),
-					tl.(scheduler.Outbox).Written(t.Context(), bucket, []scheduler.Entry{e}))
+					tl.(record.Outbox).Written(t.Context(), bucket, []record.Entry{e}))
 			}
-			history, err := store.History(t.Context(), again.UID, scheduler.MaxChanges)
+			history, err := store.History(t.Context(), again.UID, record.MaxChanges)
 			must("history", err)
 			if len(history) != 1 || !history[0].Uncertain || history[0].Version != 1 ||
 				history[0].Reason != message.KindRequeue.Words(old.UID, true) {
@@ -82,7 +83,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 				t.Helper()
 				v := &journal.Reconciler{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock, Instance: "a",
 					Address: r.Address, Timeout: time.Minute, Log: zerolog.Nop()}
-				report, err := v.Verify(t.Context(), scheduler.VerifyRequest{}, nil)
+				report, err := v.Verify(t.Context(), record.VerifyRequest{}, nil)
 				must("verify", err)
 				if len(report.Found) > 0 || report.InJournal != 1 {
 					t.Fatalf("the two differ: %+v", report)
@@ -93,7 +94,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			schedulertest.Certify(t, tl)
 			restorer := &journal.Reconciler{Store: store, Timeline: tl, Buckets: crashBuckets, Clock: clock,
 				Timeout: time.Minute, Log: zerolog.Nop()}
-			report, err := restorer.Restore(t.Context(), scheduler.RestoreRequest{UID: again.UID}, nil)
+			report, err := restorer.Restore(t.Context(), record.RestoreRequest{UID: again.UID}, nil)
 			if err != nil || report.Added != 1 {
 				t.Fatalf("restore: %+v, %v", report, err)
 			}

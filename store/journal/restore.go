@@ -12,13 +12,14 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Restore restores the waiting and dead messages of the journal in the timeline, while traffic continues: a message
 // that is there in the same or a higher version is unchanged. It restores the messages that the request selects.
 // progress, which may be nil, is called now and then.
-func (r *Reconciler) Restore(ctx context.Context, req scheduler.RestoreRequest,
-	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (r *Reconciler) Restore(ctx context.Context, req record.RestoreRequest,
+	progress func(record.RestoreReport)) (record.RestoreReport, error) {
 	work := &restoring{Reconciler: r, doubts: make([]doubt, r.Buckets), dry: req.DryRun}
 	var err error
 	if req.UID != "" {
@@ -35,7 +36,7 @@ type restoring struct {
 	only   map[message.Bucket]bool // buckets, nil for all
 	doubts []doubt                 // by bucket
 	dry    bool                    // change nothing
-	report scheduler.RestoreReport
+	report record.RestoreReport
 }
 
 // one restores a message by uid.
@@ -52,8 +53,8 @@ func (w *restoring) one(ctx context.Context, uid message.UID) error {
 }
 
 // all restores the messages that a request selects, and reads one page ahead.
-func (w *restoring) all(ctx context.Context, req scheduler.RestoreRequest,
-	progress func(scheduler.RestoreReport)) error {
+func (w *restoring) all(ctx context.Context, req record.RestoreRequest,
+	progress func(record.RestoreReport)) error {
 	report, begun := nowAndThen(progress), time.Now()
 	pages := make(chan page, 1)
 	group, ctx := errgroup.WithContext(ctx)
@@ -90,13 +91,13 @@ func stays(s message.State) bool { return slices.Contains(staying(), s) }
 
 // page is a page of staying messages, and the time when its reading began.
 type page struct {
-	records []scheduler.Record
+	records []record.Record
 	read    message.Milli
 }
 
 // read reads the staying messages page by page.
-func (w *restoring) read(ctx context.Context, req scheduler.RestoreRequest, pages chan<- page) error {
-	q := scheduler.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Bytes: restoreBytes,
+func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages chan<- page) error {
+	q := record.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Bytes: restoreBytes,
 		Whole: !req.DryRun}
 	pattern := wildcard(req.Topic)
 	if pattern { // no index helps: read all, page by page, and keep the matches
@@ -129,7 +130,7 @@ func (w *restoring) read(ctx context.Context, req scheduler.RestoreRequest, page
 			return err
 		}
 		if pattern {
-			records = slices.DeleteFunc(records, func(r scheduler.Record) bool {
+			records = slices.DeleteFunc(records, func(r record.Record) bool {
 				return !scheduler.Matches(req.Topic, r.Topic)
 			})
 		}
@@ -151,14 +152,14 @@ func wildcard(topic string) bool {
 
 // bring restores records in their buckets concurrently; read is when the reading of the records began. In a dry run it
 // counts what a restore would do.
-func (w *restoring) bring(ctx context.Context, records []scheduler.Record, read message.Milli) error {
-	records = slices.DeleteFunc(records, func(r scheduler.Record) bool {
+func (w *restoring) bring(ctx context.Context, records []record.Record, read message.Milli) error {
+	records = slices.DeleteFunc(records, func(r record.Record) bool {
 		return w.only != nil && !w.only[r.UID.Bucket(w.Buckets)]
 	})
 	w.report.Read += len(records)
 	// Without its content a message cannot be restored yet: the entry that holds it is on its way.
-	records = slices.DeleteFunc(records, func(r scheduler.Record) bool { return r.Content == 0 })
-	codes := make([][]scheduler.RestoreCode, w.Buckets)
+	records = slices.DeleteFunc(records, func(r record.Record) bool { return r.Content == 0 })
+	codes := make([][]record.RestoreCode, w.Buckets)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, mine := range byBucket(records, w.Buckets, recordUID) {
 		bucket := message.Bucket(i)
@@ -170,7 +171,7 @@ func (w *restoring) bring(ctx context.Context, records []scheduler.Record, read 
 			if err != nil {
 				return err
 			}
-			codes[bucket] = slices.Repeat([]scheduler.RestoreCode{scheduler.RestoreNewer}, len(mine)-len(sure))
+			codes[bucket] = slices.Repeat([]record.RestoreCode{record.RestoreNewer}, len(mine)-len(sure))
 			if w.dry {
 				return w.foresee(ctx, bucket, sure, &codes[bucket])
 			}
@@ -180,15 +181,15 @@ func (w *restoring) bring(ctx context.Context, records []scheduler.Record, read 
 	err := group.Wait()
 	for _, code := range slices.Concat(codes...) {
 		switch code {
-		case scheduler.RestoreSame:
+		case record.RestoreSame:
 			w.report.Same++
-		case scheduler.RestoreAdded:
+		case record.RestoreAdded:
 			w.report.Added++
-		case scheduler.RestoreRaised:
+		case record.RestoreRaised:
 			w.report.Raised++
-		case scheduler.RestoreBusy:
+		case record.RestoreBusy:
 			w.report.InFlight++
-		case scheduler.RestoreNewer:
+		case record.RestoreNewer:
 			w.report.Newer++
 		}
 	}
@@ -196,8 +197,8 @@ func (w *restoring) bring(ctx context.Context, records []scheduler.Record, read 
 }
 
 // put restores records of one bucket, as many at a time as fit into one script.
-func (w *restoring) put(ctx context.Context, bucket message.Bucket, records []scheduler.Record, read message.Milli,
-	codes *[]scheduler.RestoreCode) error {
+func (w *restoring) put(ctx context.Context, bucket message.Bucket, records []record.Record, read message.Milli,
+	codes *[]record.RestoreCode) error {
 	for len(records) > 0 {
 		n := fitting(records)
 		call, cancel := context.WithTimeout(ctx, w.Timeout)
@@ -216,7 +217,7 @@ func (w *restoring) put(ctx context.Context, bucket message.Bucket, records []sc
 }
 
 // fitting returns how many records fit into one script.
-func fitting(records []scheduler.Record) int {
+func fitting(records []record.Record) int {
 	n, bytes := 0, 0
 	for n < min(len(records), 250) && (n == 0 || bytes < restoreBytes/4) {
 		bytes += len(records[n].Body)
@@ -226,8 +227,8 @@ func fitting(records []scheduler.Record) int {
 }
 
 // foresee predicts what put would do.
-func (w *restoring) foresee(ctx context.Context, bucket message.Bucket, records []scheduler.Record,
-	codes *[]scheduler.RestoreCode) error {
+func (w *restoring) foresee(ctx context.Context, bucket message.Bucket, records []record.Record,
+	codes *[]record.RestoreCode) error {
 	stands, err := w.versions(ctx, bucket, uidsOf(records, recordUID))
 	for i := range records {
 		*codes = append(*codes, wouldBe(&records[i], stands[records[i].UID]))
@@ -236,23 +237,23 @@ func (w *restoring) foresee(ctx context.Context, bucket message.Bucket, records 
 }
 
 // wouldBe returns what a restore would do with a record.
-func wouldBe(r *scheduler.Record, s scheduler.Stand) scheduler.RestoreCode {
+func wouldBe(r *record.Record, s record.Stand) record.RestoreCode {
 	switch {
 	case s.Version == 0:
-		return scheduler.RestoreAdded
+		return record.RestoreAdded
 	case s.Version == r.Version && r.State.Ended() && !s.State.Ended(): // at equal versions an end wins
 		if s.State == message.StateInFlight {
-			return scheduler.RestoreBusy
+			return record.RestoreBusy
 		}
-		return scheduler.RestoreRaised
+		return record.RestoreRaised
 	case s.Version == r.Version:
-		return scheduler.RestoreSame
+		return record.RestoreSame
 	case s.Version > r.Version || s.State.Ended():
-		return scheduler.RestoreNewer
+		return record.RestoreNewer
 	case s.State == message.StateInFlight:
-		return scheduler.RestoreBusy
+		return record.RestoreBusy
 	}
-	return scheduler.RestoreRaised
+	return record.RestoreRaised
 }
 
 // doubt holds the messages that a restore must not bring to a bucket on the journal's word alone: a quarantined entry
@@ -265,7 +266,7 @@ type doubt struct {
 
 // sure removes records that the journal has as waiting or dead, that the timeline does not know, and that a quarantined
 // entry names: the change that the journal lacks may be their end.
-func (w *restoring) sure(ctx context.Context, bucket message.Bucket, records []scheduler.Record) ([]scheduler.Record,
+func (w *restoring) sure(ctx context.Context, bucket message.Bucket, records []record.Record) ([]record.Record,
 	error) {
 	d := &w.doubts[bucket]
 	for entries, err := range w.quarantined(ctx, bucket, &d.after) {
@@ -296,7 +297,7 @@ func (w *restoring) sure(ctx context.Context, bucket message.Bucket, records []s
 	if err != nil {
 		return nil, err
 	}
-	return slices.DeleteFunc(slices.Clone(records), func(r scheduler.Record) bool {
+	return slices.DeleteFunc(slices.Clone(records), func(r record.Record) bool {
 		return slices.Contains(unsure, r.UID) && stands[r.UID].Version == 0
 	}), nil
 }

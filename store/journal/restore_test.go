@@ -12,13 +12,14 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
 // accepted is the acceptance of a message by a clock that stood at that time.
-func accepted(t testing.TB, n int, at time.Time, due time.Time) scheduler.Change {
+func accepted(t testing.TB, n int, at time.Time, due time.Time) record.Change {
 	t.Helper()
 	m := &message.Message{Topic: "orders", Body: fmt.Appendf(nil, "body %d", n),
 		Due: message.Milli(due.UnixMilli()), Attempt: 1}
@@ -27,7 +28,7 @@ func accepted(t testing.TB, n int, at time.Time, due time.Time) scheduler.Change
 		t.Fatal(err)
 	}
 	m.UID = uid
-	return scheduler.Change{UID: uid, Version: 1, State: message.StateWaiting, At: message.Milli(at.UnixMilli()),
+	return record.Change{UID: uid, Version: 1, State: message.StateWaiting, At: message.Milli(at.UnixMilli()),
 		Due: m.Due, Message: m, Instance: "test"}
 }
 
@@ -37,7 +38,7 @@ type busyStore struct {
 	onList func()
 }
 
-func (s *busyStore) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
+func (s *busyStore) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
 	page, err := s.Store.List(ctx, q)
 	s.onList()
 	return page, err
@@ -64,7 +65,7 @@ func TestRestore_ReadsPastPagesThatAreYoungerThanItsBegin(t *testing.T) {
 				now := clock.Now()
 				// One fixed delay: all that is accepted now is due before the old one.
 				old := accepted(t, 5000, now.Add(-time.Hour), now.Add(time.Hour))
-				changes := []scheduler.Change{old}
+				changes := []record.Change{old}
 				for n := range 2100 {
 					changes = append(changes, accepted(t, n, now.Add(ahead), now.Add(20*time.Minute)))
 				}
@@ -73,7 +74,7 @@ func TestRestore_ReadsPastPagesThatAreYoungerThanItsBegin(t *testing.T) {
 				}
 				for _, dry := range []bool{true, false} {
 					r, tl := newRestorer(t, store, clock)
-					report, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
+					report, err := r.Restore(t.Context(), record.RestoreRequest{Overdue: true, DryRun: dry}, nil)
 					if err != nil || report.Read != len(changes) || report.Added != len(changes) {
 						t.Fatalf("dry run %t: %+v, %v; want %d added", dry, report, err, len(changes))
 					}
@@ -93,7 +94,7 @@ func TestRestore_TakesTheTopicsThatMatchAPattern(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			store, clock := open(t), scheduler.NewClock(scheduler.System())
-			var changes []scheduler.Change
+			var changes []record.Change
 			for n := range 3000 { // several pages, and some that hold nothing of orders.eu.new
 				c := accepted(t, n, clock.Now(), clock.Now().Add(time.Hour+time.Duration(n)*time.Millisecond))
 				if c.Message.Topic = "mail.out"; n%2 == 0 && n < 2000 {
@@ -119,7 +120,7 @@ func TestRestore_TakesTheTopicsThatMatchAPattern(t *testing.T) {
 				r, _ := newRestorer(t, store, clock)
 				dry := pattern == ">"
 				report, err := r.Restore(t.Context(),
-					scheduler.RestoreRequest{Topic: pattern, Overdue: true, DryRun: dry}, nil)
+					record.RestoreRequest{Topic: pattern, Overdue: true, DryRun: dry}, nil)
 				if err != nil || report.Read != want || report.Added != want {
 					t.Errorf("%s, dry run %t: %+v, %v; want %d", pattern, dry, report, err, want)
 				}
@@ -133,7 +134,7 @@ func TestRestore_EndsThoughMessagesComeFasterThanItReads(t *testing.T) {
 	store, clock := memoryStore(t), scheduler.NewClock(scheduler.System())
 	now, n := clock.Now(), 0
 	push := func() {
-		var changes []scheduler.Change
+		var changes []record.Change
 		for range 1500 {
 			n++
 			changes = append(changes, accepted(t, n, now, now.Add(20*time.Minute+time.Duration(n)*time.Millisecond)))
@@ -146,7 +147,7 @@ func TestRestore_EndsThoughMessagesComeFasterThanItReads(t *testing.T) {
 	r, _ := newRestorer(t, &busyStore{store, push}, clock)
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
 	defer cancel()
-	report, err := r.Restore(ctx, scheduler.RestoreRequest{Overdue: true, Rate: 100_000}, nil)
+	report, err := r.Restore(ctx, record.RestoreRequest{Overdue: true, Rate: 100_000}, nil)
 	if err != nil || report.Added < 1500 {
 		t.Fatalf("%+v, %v", report, err)
 	}
@@ -161,7 +162,7 @@ type pausedStore struct {
 	goOn    chan struct{}
 }
 
-func (s *pausedStore) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
+func (s *pausedStore) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
 	page, err := s.Store.List(ctx, q)
 	if len(page) > 0 && !q.Latest {
 		s.once.Do(func() {
@@ -191,14 +192,14 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 				scheduler.Local{Wall: func() time.Time { return at().Time() }, Mono: func() time.Duration {
 					return at().Time().Sub(schedulertest.Start.Time())
 				}})
-			tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute, Record: &scheduler.Recording{
-				Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(scheduler.Entry) {}}})
+			tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute, Record: &record.Recording{
+				Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(record.Entry) {}}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			store := memoryStore(t)
 			m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
-			if err := store.Write(t.Context(), nil, []scheduler.Change{
+			if err := store.Write(t.Context(), nil, []record.Change{
 				{UID: m.UID, Version: 1, State: message.StateWaiting, At: now, Due: m.Due, Message: m}}); err != nil {
 				t.Fatal(err)
 			}
@@ -220,7 +221,7 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 				r := &journal.Reconciler{Store: slow, Timeline: tl, Buckets: 1, Clock: clock, Timeout: time.Minute,
 					Log: zerolog.Nop()}
 				go func() {
-					_, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true}, nil)
+					_, err := r.Restore(t.Context(), record.RestoreRequest{Overdue: true}, nil)
 					done <- err
 				}()
 			}
@@ -268,12 +269,12 @@ func TestRestore_ADryRunSaysWhatOneVersionComesTo(t *testing.T) {
 		now); err != nil {
 		t.Fatal(err)
 	}
-	dead := scheduler.Change{UID: m.UID, Version: 2, State: message.StateDead, At: now, Due: m.Due, Message: m}
-	if err := store.Write(t.Context(), nil, []scheduler.Change{dead}); err != nil {
+	dead := record.Change{UID: m.UID, Version: 2, State: message.StateDead, At: now, Due: m.Due, Message: m}
+	if err := store.Write(t.Context(), nil, []record.Change{dead}); err != nil {
 		t.Fatal(err)
 	}
 	for _, dry := range []bool{true, false} {
-		report, err := r.Restore(t.Context(), scheduler.RestoreRequest{Overdue: true, DryRun: dry}, nil)
+		report, err := r.Restore(t.Context(), record.RestoreRequest{Overdue: true, DryRun: dry}, nil)
 		if err != nil || report.Read != 1 || report.Raised != 1 {
 			t.Errorf("dry run %t: %+v, %v; want one raised", dry, report, err)
 		}

@@ -6,6 +6,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Store holds the journal: *SQL, or the memory of a process that keeps nothing (store/memory). The suite journaltest
@@ -16,7 +17,7 @@ type Store interface {
 	// Write records changes, all or none, in any order and any number of times. fences names, for some buckets, the
 	// certification under which the changes were made. If a higher one is recorded, Write returns scheduler.ErrFenced
 	// and writes nothing.
-	Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error
+	Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error
 	// Fence raises a bucket's certification, which never falls. After it returns, no Write under a lower one can be
 	// committed.
 	Fence(ctx context.Context, bucket message.Bucket, number uint64) error
@@ -25,24 +26,24 @@ type Store interface {
 
 	// Versions returns the version and the state of each message in the journal. It leaves out messages that the
 	// journal does not know, or whose content it does not know yet.
-	Versions(ctx context.Context, uids []message.UID) (map[message.UID]scheduler.Stand, error)
+	Versions(ctx context.Context, uids []message.UID) (map[message.UID]record.Stand, error)
 	// Records returns the known messages, whole, in the order of their uids.
-	Records(ctx context.Context, uids []message.UID) ([]scheduler.Record, error)
+	Records(ctx context.Context, uids []message.UID) ([]record.Record, error)
 	// Find returns up to limit messages that ref names, without headers and body, the latest accepted first.
-	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error)
+	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]record.Record, error)
 	// Names returns for each push the messages that have its uid, or its name if it has one, without headers and body:
 	// the latest accepted first, at most scheduler.MaxRemembered of the name.
-	Names(ctx context.Context, pushes []*message.Message) ([][]scheduler.Record, error)
+	Names(ctx context.Context, pushes []*message.Message) ([][]record.Record, error)
 	// History returns the last changes of a message, up to limit, by version and without content. Changes that an older
 	// tarry wrote have no due time and marks.
-	History(ctx context.Context, uid message.UID, limit int) ([]scheduler.Change, error)
+	History(ctx context.Context, uid message.UID, limit int) ([]record.Change, error)
 	// List returns a page of records.
-	List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error)
+	List(ctx context.Context, q record.RecordQuery) ([]record.Record, error)
 	// Changes returns a page of changes, without content.
-	Changes(ctx context.Context, q scheduler.ChangeQuery) ([]scheduler.Change, error)
+	Changes(ctx context.Context, q record.ChangeQuery) ([]record.Change, error)
 	// Forecast counts the waiting messages that fall due from one time until another, exclusive, in steps; it leaves
 	// out empty steps. An empty topic selects all.
-	Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error)
+	Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error)
 	// WritePause records the last change of a pattern's pause; if a later change is recorded, it changes nothing. For a
 	// change under an outdated certification of the first bucket it returns scheduler.ErrFenced and changes nothing
 	// either.

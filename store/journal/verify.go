@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 const (
@@ -24,11 +25,11 @@ const (
 // of the timeline. Under traffic the two differ by the changes on their way. So a difference counts only if it is still
 // there after the outbox has had time to drain, and no entry of the outbox will resolve it. progress, which may be nil,
 // is called now and then.
-func (r *Reconciler) Verify(ctx context.Context, req scheduler.VerifyRequest,
-	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
+	progress func(record.VerifyReport)) (record.VerifyReport, error) {
 	c := &comparison{Reconciler: r, repair: req.Repair, progress: nowAndThen(progress),
 		restoring: restoring{Reconciler: r, doubts: make([]doubt, r.Buckets)},
-		report:    scheduler.VerifyReport{Found: map[string]int{}}}
+		report:    record.VerifyReport{Found: map[string]int{}}}
 	if err := c.fromJournal(ctx); err != nil {
 		return c.report, err
 	}
@@ -42,14 +43,14 @@ func (r *Reconciler) Verify(ctx context.Context, req scheduler.VerifyRequest,
 type comparison struct {
 	*Reconciler
 	repair    bool
-	progress  func(scheduler.VerifyReport)
+	progress  func(record.VerifyReport)
 	restoring restoring // for repairs
-	report    scheduler.VerifyReport
+	report    record.VerifyReport
 }
 
 // both is the state of one message on both sides; version 0 means unknown.
 type both struct {
-	store, journal scheduler.Stand
+	store, journal record.Stand
 }
 
 // kind returns the kind of difference, or "" if there is none. At equal versions, the two sides differ only if the
@@ -57,19 +58,19 @@ type both struct {
 func (b both) kind() string {
 	switch {
 	case b.journal.Version == 0 && b.store.Version > 0:
-		return scheduler.MissingInJournal
+		return record.MissingInJournal
 	case b.store.Version == 0 && b.journal.Version > 0 && stays(b.journal.State):
-		return scheduler.MissingInStore
+		return record.MissingInStore
 	case b.store.Version == 0:
 		return ""
 	case b.store.Version == b.journal.Version && b.store.State.Ended() == b.journal.State.Ended():
 		return ""
 	case b.store.Version == b.journal.Version && b.journal.State.Ended():
-		return scheduler.StoreOlder // at equal versions an end wins
+		return record.StoreOlder // at equal versions an end wins
 	case b.store.Version < b.journal.Version:
-		return scheduler.StoreOlder
+		return record.StoreOlder
 	}
-	return scheduler.StoreNewer
+	return record.StoreNewer
 }
 
 // refused lists the transitions that the timeline refused, and the entries that the journal could not hold.
@@ -94,7 +95,7 @@ func (c *comparison) refused(ctx context.Context) error {
 
 // fromJournal compares the staying messages of the journal.
 func (c *comparison) fromJournal(ctx context.Context) error {
-	for page, err := range c.list(ctx, scheduler.RecordQuery{States: staying(), Limit: verifyPage}) {
+	for page, err := range c.list(ctx, record.RecordQuery{States: staying(), Limit: verifyPage}) {
 		if err != nil {
 			return err
 		}
@@ -147,7 +148,7 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 		return err
 	}
 	for uid, b := range found {
-		d := scheduler.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store,
+		d := record.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store,
 			Journal: b.journal}
 		if c.repair {
 			// A message that SQL refuses for good stays different, and is counted as such.
@@ -159,7 +160,7 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 		if d.Repaired {
 			c.report.Repaired++
 		}
-		if len(c.report.Differences) < scheduler.MaxDifferences {
+		if len(c.report.Differences) < record.MaxDifferences {
 			c.report.Differences = append(c.report.Differences, d)
 		}
 	}
@@ -174,14 +175,14 @@ func (c *comparison) dropComing(ctx context.Context, found map[message.UID]both)
 	if len(found) == 0 {
 		return nil
 	}
-	uids, stands := slices.Collect(maps.Keys(found)), make([]map[message.UID]scheduler.Stand, c.Buckets)
+	uids, stands := slices.Collect(maps.Keys(found)), make([]map[message.UID]record.Stand, c.Buckets)
 	for uid, b := range found {
-		if kind := b.kind(); kind != scheduler.StoreNewer && kind != scheduler.MissingInJournal {
+		if kind := b.kind(); kind != record.StoreNewer && kind != record.MissingInJournal {
 			continue
 		}
 		bucket := uid.Bucket(c.Buckets)
 		if stands[bucket] == nil {
-			stands[bucket] = map[message.UID]scheduler.Stand{}
+			stands[bucket] = map[message.UID]record.Stand{}
 		}
 		stands[bucket][uid] = b.store
 	}
@@ -232,16 +233,16 @@ func (c *comparison) look(ctx context.Context, uids []message.UID) (map[message.
 }
 
 // mend raises the older side to the higher version.
-func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, error) {
+func (c *comparison) mend(ctx context.Context, d *record.Difference) (bool, error) {
 	call, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if d.Kind == scheduler.MissingInStore || d.Kind == scheduler.StoreOlder {
+	if d.Kind == record.MissingInStore || d.Kind == record.StoreOlder {
 		read := c.Clock.Milli()
 		records, err := c.records(call, []message.UID{d.UID})
 		if err != nil {
 			return false, err
 		}
-		c.restoring.report = scheduler.RestoreReport{}
+		c.restoring.report = record.RestoreReport{}
 		err = c.restoring.bring(call, records, read) // it repeats a lost call until the time is over
 		return c.restoring.report.Added+c.restoring.report.Raised > 0, err
 	}
@@ -257,7 +258,7 @@ func (c *comparison) mend(ctx context.Context, d *scheduler.Difference) (bool, e
 	now := asItStands(&found[0])
 	now.At, now.Bucket, now.Reason = c.Clock.Milli(), d.Bucket, "repaired from the store"
 	now.Instance, now.Address = c.Instance, c.Address()
-	if err := c.Store.Write(call, nil, []scheduler.Change{now}); err != nil {
+	if err := c.Store.Write(call, nil, []record.Change{now}); err != nil {
 		return false, fmt.Errorf("write to the journal: %w", err)
 	}
 	return true, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -23,14 +24,14 @@ type sides struct {
 	tl     *memory.Timeline
 	store  *memory.Journal
 	clock  *scheduler.Clock
-	outbox []scheduler.Entry
+	outbox []record.Entry
 }
 
 func newSides(t *testing.T) *sides {
 	t.Helper()
 	s := &sides{T: t, clock: scheduler.NewClock(scheduler.System())}
-	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
-		Wrote: func(e scheduler.Entry) {
+	r := &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+		Wrote: func(e record.Entry) {
 			s.outbox = append(s.outbox, e)
 		}}
 	var err1, err2 error
@@ -65,7 +66,7 @@ func (s *sides) settle(written bool) {
 				s.Fatal(err)
 			}
 		}
-		if err := s.tl.Written(s.Context(), e.Bucket, []scheduler.Entry{e}); err != nil {
+		if err := s.tl.Written(s.Context(), e.Bucket, []record.Entry{e}); err != nil {
 			s.Fatal(err)
 		}
 	}
@@ -81,11 +82,11 @@ func (s *sides) cancel(n int, written bool) {
 	s.settle(written)
 }
 
-func (s *sides) verify(repair bool) scheduler.VerifyReport {
+func (s *sides) verify(repair bool) record.VerifyReport {
 	s.Helper()
 	v := &journal.Reconciler{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Instance: "a",
 		Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
-	report, err := v.Verify(s.Context(), scheduler.VerifyRequest{Repair: repair}, nil)
+	report, err := v.Verify(s.Context(), record.VerifyRequest{Repair: repair}, nil)
 	if err != nil {
 		s.Fatal(err)
 	}
@@ -93,10 +94,10 @@ func (s *sides) verify(repair bool) scheduler.VerifyReport {
 }
 
 // write puts a change into the journal that the timeline never made.
-func (s *sides) write(c scheduler.Change) {
+func (s *sides) write(c record.Change) {
 	s.Helper()
 	c.At, c.Instance = s.clock.Milli(), "another"
-	if err := s.store.Write(s.Context(), nil, []scheduler.Change{c}); err != nil {
+	if err := s.store.Write(s.Context(), nil, []record.Change{c}); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -108,14 +109,14 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 		s.add(false, 5)    // missing in the journal
 		s.cancel(2, false) // newer in the store
 		uid := func(n int) message.UID { return schedulertest.Message(n).UID }
-		s.write(scheduler.Change{UID: uid(3), Version: 2, State: message.StateCanceled}) // older in the store
+		s.write(record.Change{UID: uid(3), Version: 2, State: message.StateCanceled}) // older in the store
 		gone := schedulertest.Message(6)
 		gone.Due = s.clock.Milli().Add(time.Hour)
 		// missing in the store
-		s.write(scheduler.Change{UID: uid(6), Version: 1, State: message.StateWaiting, Due: gone.Due, Message: gone})
+		s.write(record.Change{UID: uid(6), Version: 1, State: message.StateWaiting, Due: gone.Due, Message: gone})
 
-		want := map[string]int{scheduler.MissingInJournal: 1, scheduler.StoreNewer: 1, scheduler.StoreOlder: 1,
-			scheduler.MissingInStore: 1}
+		want := map[string]int{record.MissingInJournal: 1, record.StoreNewer: 1, record.StoreOlder: 1,
+			record.MissingInStore: 1}
 		report := s.verify(false)
 		if fmt.Sprint(report.Found) != fmt.Sprint(want) || len(report.Differences) != 4 || report.Repaired != 0 {
 			t.Fatalf("found %v: %+v; want %v", report.Found, report.Differences, want)
@@ -143,10 +144,10 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 }
 
 // silentRestore is a timeline that never says whether it has restored a message.
-type silentRestore struct{ scheduler.Mending }
+type silentRestore struct{ record.Mending }
 
-func (silentRestore) Restore(context.Context, message.Bucket, []scheduler.Record, message.Milli,
-	message.Milli) ([]scheduler.RestoreCode, error) {
+func (silentRestore) Restore(context.Context, message.Bucket, []record.Record, message.Milli,
+	message.Milli) ([]record.RestoreCode, error) {
 	time.Sleep(time.Second)
 	return nil, scheduler.ErrOutcomeUnknown
 }
@@ -156,13 +157,13 @@ func TestVerify_DoesNotWaitForeverForARepair(t *testing.T) {
 		s := newSides(t)
 		lost := schedulertest.Message(1)
 		lost.Due = s.clock.Milli().Add(time.Hour)
-		s.write(scheduler.Change{UID: lost.UID, Version: 1, State: message.StateWaiting, Due: lost.Due, Message: lost})
+		s.write(record.Change{UID: lost.UID, Version: 1, State: message.StateWaiting, Due: lost.Due, Message: lost})
 		v := &journal.Reconciler{Store: s.store, Timeline: silentRestore{s.tl}, Buckets: 1, Clock: s.clock,
 			Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()
-		_, err := v.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
+		_, err := v.Verify(ctx, record.VerifyRequest{Repair: true}, nil)
 		if took := time.Since(began); !errors.Is(err, scheduler.ErrOutcomeUnknown) || took > 2*time.Minute {
 			t.Fatalf("%v after %s, want an unknown outcome after the time-out of %s", err, took, v.Timeout)
 		}
@@ -222,11 +223,11 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 		broker := &fakeBroker{stored: map[string]message.UID{"S/1": uid(1)},
 			unjudged: map[message.UID]bool{uid(4): true}}
 		for n := 1; n <= 4; n++ {
-			s.write(scheduler.Change{UID: uid(n), Version: 2, State: message.StateDelivered, Stream: "S",
+			s.write(record.Change{UID: uid(n), Version: 2, State: message.StateDelivered, Stream: "S",
 				Sequence: uint64(n)})
 		}
 		time.Sleep(time.Second)
-		run := func(req scheduler.RedeliverRequest) scheduler.RedeliverReport {
+		run := func(req record.RedeliverRequest) record.RedeliverReport {
 			r := &journal.Reconciler{Store: s.store, Buckets: 1, Clock: s.clock, Instance: "a",
 				Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
 			report, err := r.Redeliver(t.Context(), broker, req, nil)
@@ -235,42 +236,42 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 			}
 			return report
 		}
-		if got, want := run(scheduler.RedeliverRequest{DryRun: true}),
-			(scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Unknown: 1}); got != want ||
+		if got, want := run(record.RedeliverRequest{DryRun: true}),
+			(record.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Unknown: 1}); got != want ||
 			len(broker.published) > 0 {
 			t.Fatalf("dry run: %+v, want %+v; published %v", got, want, broker.published)
 		}
 		for _, topic := range []string{"other", "other.>", "*.no.such"} {
-			if got := run(scheduler.RedeliverRequest{Topic: topic}); got != (scheduler.RedeliverReport{}) {
+			if got := run(record.RedeliverRequest{Topic: topic}); got != (record.RedeliverReport{}) {
 				t.Fatalf("of %s: %+v", topic, got)
 			}
 		}
-		for topic, want := range map[string]scheduler.RedeliverReport{
+		for topic, want := range map[string]record.RedeliverReport{
 			"orders.*": {Checked: 4, Present: 1, Gone: 2, Unknown: 1},
 			"orders.1": {Checked: 1, Present: 1},
 			"*.2":      {Checked: 1, Gone: 1},
 		} {
-			if got := run(scheduler.RedeliverRequest{Topic: topic, DryRun: true}); got != want {
+			if got := run(record.RedeliverRequest{Topic: topic, DryRun: true}); got != want {
 				t.Fatalf("of %s: %+v, want %+v", topic, got, want)
 			}
 		}
-		if got, want := run(scheduler.RedeliverRequest{}),
-			(scheduler.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Redelivered: 2, Unknown: 1}); got != want {
+		if got, want := run(record.RedeliverRequest{}),
+			(record.RedeliverReport{Checked: 4, Present: 1, Gone: 2, Redelivered: 2, Unknown: 1}); got != want {
 			t.Fatalf("got %+v, want %+v", got, want)
 		}
 		time.Sleep(time.Second)
-		if got, want := run(scheduler.RedeliverRequest{}),
-			(scheduler.RedeliverReport{Checked: 4, Present: 3, Unknown: 1}); got != want {
+		if got, want := run(record.RedeliverRequest{}),
+			(record.RedeliverReport{Checked: 4, Present: 3, Unknown: 1}); got != want {
 			t.Fatalf("again: %+v, want %+v", got, want)
 		}
-		history, err := s.store.History(t.Context(), uid(2), scheduler.MaxChanges)
+		history, err := s.store.History(t.Context(), uid(2), record.MaxChanges)
 		if err != nil || len(history) != 3 || history[2].Version != 3 || history[2].Sequence == 2 {
 			t.Fatalf("history %+v, %v", history, err)
 		}
 		broker.away = context.DeadlineExceeded
 		r := &journal.Reconciler{Store: s.store, Buckets: 1, Clock: s.clock, Timeout: time.Minute,
 			Log: zerolog.Nop()}
-		_, err = r.Redeliver(t.Context(), broker, scheduler.RedeliverRequest{}, nil)
+		_, err = r.Redeliver(t.Context(), broker, record.RedeliverRequest{}, nil)
 		if !errors.Is(err, journal.ErrNoBroker) || errors.Is(err, journal.ErrNoDatabase) ||
 			!errors.Is(err, scheduler.ErrUnavailable) {
 			t.Fatalf("without a broker: %v", err)
@@ -281,7 +282,7 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 // punctual writes nothing for a caller whose time is over.
 type punctual struct{ journal.Store }
 
-func (p punctual) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
+func (p punctual) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -308,7 +309,7 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 				s.add(true, 1)
 				uid := schedulertest.Message(1).UID
 				s.write(
-					scheduler.Change{UID: uid, Version: 2, State: message.StateDelivered, Stream: "S", Sequence: 1})
+					record.Change{UID: uid, Version: 2, State: message.StateDelivered, Stream: "S", Sequence: 1})
 				time.Sleep(time.Second)
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
@@ -319,11 +320,11 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 				}}
 				r := &journal.Reconciler{Store: punctual{s.store}, Buckets: 1, Clock: s.clock,
 					Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
-				report, err := r.Redeliver(ctx, broker, scheduler.RedeliverRequest{}, nil)
+				report, err := r.Redeliver(ctx, broker, record.RedeliverRequest{}, nil)
 				if report.Redelivered != 1 || (err != nil) != leave {
 					t.Errorf("report %+v, %v", report, err)
 				}
-				history, err := s.store.History(t.Context(), uid, scheduler.MaxChanges)
+				history, err := s.store.History(t.Context(), uid, record.MaxChanges)
 				if err != nil || len(history) != 3 || history[2].State != message.StateDelivered {
 					t.Errorf("history %+v, %v", history, err)
 				}
@@ -353,7 +354,7 @@ func TestVerify_GoesOnPastWhatCannotBeRead(t *testing.T) {
 		record := s.rdb.HGet(ctx, key, string(m.UID)).Val()
 		a.must("spoil", s.rdb.HSet(ctx, key, string(m.UID), record[:len(record)-len(m.Body)-6]).Err())
 	}
-	if report := a.verify(); report.Repaired != 4 || report.Found[scheduler.MissingInJournal] != 6 {
+	if report := a.verify(); report.Repaired != 4 || report.Found[record.MissingInJournal] != 6 {
 		t.Fatalf("repaired are %d of 6: %+v", report.Repaired, report)
 	}
 }
@@ -391,7 +392,7 @@ func TestVerify_MendsWhatAClaimCouldNotRead(t *testing.T) {
 
 // failing is a store of which one question fails in a way that nobody knows.
 type failing struct {
-	scheduler.Mending
+	record.Mending
 	question string
 }
 
@@ -409,7 +410,7 @@ func (f failing) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, e
 	return found, errors.Join(err, f.ask("find"))
 }
 
-func (f failing) Versions(ctx context.Context, b message.Bucket, uids []message.UID) (map[message.UID]scheduler.Stand,
+func (f failing) Versions(ctx context.Context, b message.Bucket, uids []message.UID) (map[message.UID]record.Stand,
 	error) {
 	stands, err := f.Mending.Versions(ctx, b, uids)
 	return stands, errors.Join(err, f.ask("versions"))
@@ -420,8 +421,8 @@ func (f failing) Walk(ctx context.Context, b message.Bucket, cursor string, limi
 	return uids, next, errors.Join(err, f.ask("walk"))
 }
 
-func (f failing) Restore(ctx context.Context, b message.Bucket, records []scheduler.Record, read, now message.Milli) (
-	[]scheduler.RestoreCode, error) {
+func (f failing) Restore(ctx context.Context, b message.Bucket, records []record.Record, read, now message.Milli) (
+	[]record.RestoreCode, error) {
 	codes, err := f.Mending.Restore(ctx, b, records, read, now)
 	return codes, errors.Join(err, f.ask("restore"))
 }
@@ -440,11 +441,11 @@ func TestVerify_BlamesTheStoreForWhatItAnswers(t *testing.T) {
 				s.add(false, 1) // missing in the journal
 				gone := schedulertest.Message(2)
 				gone.Due = s.clock.Milli().Add(time.Hour)
-				s.write(scheduler.Change{UID: gone.UID, Version: 1, State: message.StateWaiting, Due: gone.Due,
+				s.write(record.Change{UID: gone.UID, Version: 1, State: message.StateWaiting, Due: gone.Due,
 					Message: gone})
 				v := &journal.Reconciler{Store: s.store, Timeline: failing{s.tl, question}, Buckets: 1, Clock: s.clock,
 					Address: func() string { return "a:1" }, Timeout: time.Minute}
-				_, err := v.Verify(t.Context(), scheduler.VerifyRequest{Repair: true}, nil)
+				_, err := v.Verify(t.Context(), record.VerifyRequest{Repair: true}, nil)
 				if !errors.Is(err, errAnswer) || !errors.Is(err, scheduler.ErrUnavailable) ||
 					errors.Is(err, journal.ErrNoDatabase) {
 					t.Errorf("got %v", err)

@@ -11,13 +11,13 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Write records changes in one transaction. Like every writer, it takes its locks in one order: fences, messages by
 // uid, transitions by uid, the term.
-func (s *SQL) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
+func (s *SQL) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error {
 	var term uint64
 	for i := range changes {
 		if c := &changes[i]; !message.IsUID(string(c.UID)) || c.Version == 0 {
@@ -74,7 +74,7 @@ func (s *SQL) writeMessages(ctx context.Context, tx *sql.Tx, rows []folded) erro
 	return state.finish(ctx)
 }
 
-func (s *SQL) writeTransitions(ctx context.Context, tx *sql.Tx, changes []*scheduler.Change) error {
+func (s *SQL) writeTransitions(ctx context.Context, tx *sql.Tx, changes []*record.Change) error {
 	f := filler{tx: tx, kind: s.kind, u: &s.upserts.transition}
 	for _, c := range changes {
 		if err := f.begin(ctx, len(c.Reason)+len(c.Instance)+len(c.Address)+len(c.Stream)); err != nil {
@@ -93,12 +93,12 @@ func (s *SQL) writeTransitions(ctx context.Context, tx *sql.Tx, changes []*sched
 // folded is what a batch says of one message: its latest change, and its latest change with content, if any. The
 // changes between them go to transitions only.
 type folded struct {
-	latest, content *scheduler.Change
+	latest, content *record.Change
 }
 
 // fold reduces changes to one row for each message, in the order of their uids, so that two writers lock the same rows
 // in the same order.
-func fold(changes []scheduler.Change) []folded {
+func fold(changes []record.Change) []folded {
 	rows := make([]folded, 0, len(changes))
 	place := make(map[message.UID]int, len(changes))
 	for i := range changes {
@@ -122,15 +122,15 @@ func fold(changes []scheduler.Change) []folded {
 }
 
 // inOrder returns the changes by uid and version, without duplicates.
-func inOrder(changes []scheduler.Change) []*scheduler.Change {
-	sorted := make([]*scheduler.Change, len(changes))
+func inOrder(changes []record.Change) []*record.Change {
+	sorted := make([]*record.Change, len(changes))
 	for i := range changes {
 		sorted[i] = &changes[i]
 	}
-	slices.SortStableFunc(sorted, func(a, b *scheduler.Change) int {
+	slices.SortStableFunc(sorted, func(a, b *record.Change) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Version, b.Version))
 	})
-	return slices.CompactFunc(sorted, func(a, b *scheduler.Change) bool {
+	return slices.CompactFunc(sorted, func(a, b *record.Change) bool {
 		return a.UID == b.UID && a.Version == b.Version
 	})
 }
@@ -171,14 +171,14 @@ var transitionColumns = []string{"uid", "version", "state", "at", "claimed", "bu
 	"attempt", "reason", "stream", "sequence",
 	"due", "uncertain", "refusals", "kind", "other"}
 
-func contentValues(values []any, c *scheduler.Change) []any {
+func contentValues(values []any, c *record.Change) []any {
 	m := c.Message
 	return append(values, name(m.Topic), name(m.ID), name(m.Key), packContent(m), blob(m.Body),
 		int64(len(m.Body)+headersSize(m.Headers)),
 		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], number(c.Version))
 }
 
-func stateValues(values []any, c *scheduler.Change) []any {
+func stateValues(values []any, c *record.Change) []any {
 	return append(values, int64(c.Due), int64(c.State), bit(c.Uncertain), int64(c.Refusals), int64(c.At), endedAt(c),
 		unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)), text(c.Reason, reasonBytes), number(c.Version))
 }
@@ -323,7 +323,7 @@ func (s *SQL) checkFences(ctx context.Context, tx *sql.Tx, want map[message.Buck
 	for _, b := range buckets {
 		if stand[b] > want[b] {
 			return fmt.Errorf("bucket %d under certification %d, and %d stands: %w", b, want[b], stand[b],
-				scheduler.ErrFenced)
+				record.ErrFenced)
 		}
 	}
 	return nil

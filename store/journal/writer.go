@@ -13,12 +13,13 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // WriterConfig configures a Writer.
 type WriterConfig struct {
 	Store  Store
-	Outbox scheduler.Outbox
+	Outbox record.Outbox
 	Mode   Mode
 	// Timeout bounds one commit.
 	Timeout    time.Duration
@@ -57,7 +58,7 @@ type change struct {
 
 // commit is one entry on its way to the journal.
 type commit struct {
-	entry scheduler.Entry
+	entry record.Entry
 	at    time.Time
 	done  chan struct{}
 	err   error // valid once done is closed
@@ -92,7 +93,7 @@ func NewWriter(cfg WriterConfig) *Writer {
 }
 
 // Wrote queues an entry that is in the outbox. It does not block.
-func (w *Writer) Wrote(e scheduler.Entry) {
+func (w *Writer) Wrote(e record.Entry) {
 	c := &commit{entry: e, at: time.Now(), done: make(chan struct{})}
 	w.mu.Lock()
 	if w.bytes > maxQueuedBytes {
@@ -162,7 +163,7 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error 
 	for _, c := range commits {
 		select {
 		case <-c.done:
-			if errors.Is(c.err, scheduler.ErrFenced) {
+			if errors.Is(c.err, record.ErrFenced) {
 				return c.err
 			}
 			if c.err != nil {
@@ -218,7 +219,7 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) err
 	for _, r := range changes {
 		if r.Number > 0 && fences[r.Bucket] > r.Number {
 			return fmt.Errorf("%s was written under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket,
-				scheduler.ErrFenced)
+				record.ErrFenced)
 		}
 	}
 	return nil
@@ -340,7 +341,7 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 	for _, c := range batch {
 		rows += len(c.entry.Changes)
 	}
-	changes := make([]scheduler.Change, 0, rows)
+	changes := make([]record.Change, 0, rows)
 	for _, c := range batch {
 		if n, seen := fences[c.entry.Bucket]; c.entry.Number > 0 && (!seen || c.entry.Number < n) {
 			fences[c.entry.Bucket] = c.entry.Number
@@ -354,7 +355,7 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 	if len(changes) > 0 {
 		at(w.cfg.At, AfterRedis)
 		if err := w.cfg.Store.Write(call, fences, changes); err != nil {
-			if errors.Is(err, scheduler.ErrFenced) && w.cfg.Fenced != nil {
+			if errors.Is(err, record.ErrFenced) && w.cfg.Fenced != nil {
 				w.cfg.Fenced()
 			}
 			return err
@@ -384,7 +385,7 @@ func (w *Writer) settle(batch []*commit, err error) {
 		w.log.Warn().Err(err).Int("entries", len(batch)).Msg("journal write failed; the outbox keeps the changes")
 		return
 	}
-	byBucket := map[message.Bucket][]scheduler.Entry{}
+	byBucket := map[message.Bucket][]record.Entry{}
 	for _, c := range batch {
 		byBucket[c.entry.Bucket] = append(byBucket[c.entry.Bucket], c.entry)
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -23,12 +24,12 @@ import (
 type moody struct {
 	journal.Store
 	mu    sync.Mutex
-	write func(ctx context.Context, changes []scheduler.Change) error // before the store's own; nil is none
+	write func(ctx context.Context, changes []record.Change) error // before the store's own; nil is none
 	ping  error
 	calls int
 }
 
-func (m *moody) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) error {
+func (m *moody) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error {
 	m.mu.Lock()
 	write := m.write
 	m.calls++
@@ -47,7 +48,7 @@ func (m *moody) Ping(context.Context) error {
 	return m.ping
 }
 
-func (m *moody) be(write func(ctx context.Context, changes []scheduler.Change) error, ping error) {
+func (m *moody) be(write func(ctx context.Context, changes []record.Change) error, ping error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.write, m.ping = write, ping
@@ -66,8 +67,8 @@ type writerWorld struct {
 func newWriterWorld(t *testing.T, mode journal.Mode) *writerWorld {
 	t.Helper()
 	w := &writerWorld{T: t, store: &moody{Store: memoryStore(t)}}
-	r := &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
-		Wrote: func(e scheduler.Entry) {
+	r := &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
+		Wrote: func(e record.Entry) {
 			w.writer.Wrote(e)
 		}}
 	var err error
@@ -101,7 +102,7 @@ func (w *writerWorld) await(uid message.UID, version uint64, wait time.Duration)
 	return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: version}})
 }
 
-func (w *writerWorld) lag() scheduler.Lag {
+func (w *writerWorld) lag() record.Lag {
 	w.Helper()
 	lags, err := w.tl.Lags(w.Context())
 	if err != nil {
@@ -118,9 +119,9 @@ func inBubble(t *testing.T, mode journal.Mode, do func(w *writerWorld)) {
 	})
 }
 
-func away(context.Context, []scheduler.Change) error { return errors.New("the database is away") }
+func away(context.Context, []record.Change) error { return errors.New("the database is away") }
 
-func frozen(ctx context.Context, _ []scheduler.Change) error { <-ctx.Done(); return ctx.Err() }
+func frozen(ctx context.Context, _ []record.Change) error { <-ctx.Done(); return ctx.Err() }
 
 func TestWriter_SyncAnswersAfterTheCommitAndEmptiesTheOutbox(t *testing.T) {
 	inBubble(t, journal.Sync, func(w *writerWorld) {
@@ -206,7 +207,7 @@ func TestWriter_SyncRefusesWhileTheOldestCommitHangs(t *testing.T) {
 		w := newWriterWorld(t, journal.Sync)
 		defer w.stop()
 		var begun atomic.Bool
-		w.store.be(func(ctx context.Context, changes []scheduler.Change) error {
+		w.store.be(func(ctx context.Context, changes []record.Change) error {
 			if begun.Swap(true) {
 				return nil
 			}
@@ -229,7 +230,7 @@ func TestWriter_SyncRefusesWhileTheOldestCommitHangs(t *testing.T) {
 
 func TestWriter_LeavesNothingBehindWhenItStops(t *testing.T) {
 	inBubble(t, journal.Async, func(w *writerWorld) {
-		w.store.be(func(ctx context.Context, _ []scheduler.Change) error {
+		w.store.be(func(ctx context.Context, _ []record.Change) error {
 			select {
 			case <-time.After(time.Second):
 				return nil
@@ -269,7 +270,7 @@ func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 		if err := retry(7); err != nil {
 			w.Fatalf("under the certification that stands: %v", err)
 		}
-		if err := retry(6); !errors.Is(err, scheduler.ErrFenced) {
+		if err := retry(6); !errors.Is(err, record.ErrFenced) {
 			w.Fatalf("under an old one: %v, want ErrFenced", err)
 		}
 	})
@@ -279,7 +280,7 @@ func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 	inBubble(t, journal.Async, func(w *writerWorld) {
 		var bad message.UID
-		w.store.be(func(_ context.Context, changes []scheduler.Change) error {
+		w.store.be(func(_ context.Context, changes []record.Change) error {
 			for _, c := range changes {
 				if c.UID == bad {
 					return &mysql.MySQLError{Number: 1406, SQLState: [5]byte{'2', '2', '0', '0', '1'},
@@ -315,7 +316,7 @@ func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 // A commit whose answer is lost is made, and repeated by the drainer.
 func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
 	inBubble(t, journal.Sync, func(w *writerWorld) {
-		w.store.be(func(ctx context.Context, changes []scheduler.Change) error {
+		w.store.be(func(ctx context.Context, changes []record.Change) error {
 			if err := w.store.Store.Write(ctx, nil, changes); err != nil {
 				return err
 			}
@@ -329,7 +330,7 @@ func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
 		if _, _, err := drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
 			w.Fatal(err)
 		}
-		history, err := w.store.History(w.Context(), uid, scheduler.MaxChanges)
+		history, err := w.store.History(w.Context(), uid, record.MaxChanges)
 		if err != nil || len(history) != 1 || w.lag().Entries != 0 {
 			w.Fatalf("history %+v, lag %+v, %v", history, w.lag(), err)
 		}

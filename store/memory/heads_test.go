@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -12,8 +13,8 @@ import (
 func TestHeads_OfABucketThatIsNotCertifiedHideNoOther(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 2,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
-			Wrote: func(scheduler.Entry) {}}})
+		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +29,7 @@ func TestHeads_OfABucketThatIsNotCertifiedHideNoOther(t *testing.T) {
 	if _, err := filled.Reclaim(t.Context(), 1, 7, 1, 1000); err != nil { // leave the term there
 		t.Fatal(err)
 	}
-	if err := filled.Certify(t.Context(), 1, 7, scheduler.Certification{Number: 1, Run: stands[1].Now}); err != nil {
+	if err := filled.Certify(t.Context(), 1, 7, record.Certification{Number: 1, Run: stands[1].Now}); err != nil {
 		t.Fatal(err)
 	}
 	heads, err := tl.Heads(t.Context())

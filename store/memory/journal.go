@@ -11,6 +11,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // JournalConfig limits what a Journal keeps of messages that have ended. The messages that ended first are dropped
@@ -47,8 +48,8 @@ type Journal struct {
 
 // journaled is a message with all its changes.
 type journaled struct {
-	record  scheduler.Record
-	changes map[uint64]scheduler.Change
+	record  record.Record
+	changes map[uint64]record.Change
 }
 
 // end records when a message ended.
@@ -87,12 +88,12 @@ func (j *Journal) locked(ctx context.Context, do func()) error {
 }
 
 // Write records all of the changes or none.
-func (j *Journal) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []scheduler.Change) (err error) {
+func (j *Journal) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) (err error) {
 	gone := j.locked(ctx, func() {
 		for bucket, number := range fences {
 			if stands := j.fences[bucket]; stands > number {
 				err = fmt.Errorf("bucket %d under certification %d, and %d stands: %w", bucket, number, stands,
-					scheduler.ErrFenced)
+					record.ErrFenced)
 				return
 			}
 		}
@@ -106,10 +107,10 @@ func (j *Journal) Write(ctx context.Context, fences map[message.Bucket]uint64, c
 	return errors.Join(gone, err)
 }
 
-func (j *Journal) write(c *scheduler.Change) {
+func (j *Journal) write(c *record.Change) {
 	row := j.rows[c.UID]
 	if row == nil {
-		row = &journaled{changes: map[uint64]scheduler.Change{}}
+		row = &journaled{changes: map[uint64]record.Change{}}
 		row.record.UID = c.UID
 		j.rows[c.UID] = row
 	}
@@ -167,7 +168,7 @@ func (j *Journal) drop(uid message.UID) {
 }
 
 // content returns the size of a record's body and headers in bytes.
-func content(r *scheduler.Record) int {
+func content(r *record.Record) int {
 	n := len(r.Body)
 	for _, h := range r.Headers {
 		n += len(h.Name) + len(h.Value)
@@ -191,12 +192,12 @@ func (j *Journal) Fences(ctx context.Context) (stand map[message.Bucket]uint64, 
 }
 
 // Versions returns the version at which the journal has each message whose content it knows.
-func (j *Journal) Versions(ctx context.Context, uids []message.UID) (map[message.UID]scheduler.Stand, error) {
-	found := map[message.UID]scheduler.Stand{}
+func (j *Journal) Versions(ctx context.Context, uids []message.UID) (map[message.UID]record.Stand, error) {
+	found := map[message.UID]record.Stand{}
 	err := j.locked(ctx, func() {
 		for _, uid := range uids {
 			if row := j.rows[uid]; row != nil && row.record.Content > 0 {
-				found[uid] = scheduler.Stand{State: row.record.State, Version: row.record.Version}
+				found[uid] = record.Stand{State: row.record.State, Version: row.record.Version}
 			}
 		}
 	})
@@ -204,7 +205,7 @@ func (j *Journal) Versions(ctx context.Context, uids []message.UID) (map[message
 }
 
 // Records returns the known messages, complete, ordered by uid.
-func (j *Journal) Records(ctx context.Context, uids []message.UID) (found []scheduler.Record, err error) {
+func (j *Journal) Records(ctx context.Context, uids []message.UID) (found []record.Record, err error) {
 	err = j.locked(ctx, func() {
 		for _, uid := range slices.Compact(slices.Sorted(slices.Values(uids))) {
 			if row := j.rows[uid]; row != nil {
@@ -216,8 +217,8 @@ func (j *Journal) Records(ctx context.Context, uids []message.UID) (found []sche
 }
 
 // Find returns up to limit messages that ref names and that its viewer may see, the latest accepted first.
-func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Record, error) {
-	found, err := j.selected(ctx, func(r *scheduler.Record) bool {
+func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]record.Record, error) {
+	found, err := j.selected(ctx, func(r *record.Record) bool {
 		if ref.Topic != "" && r.Topic != ref.Topic || !ref.Viewer.Sees(r.Topic) {
 			return false
 		}
@@ -225,7 +226,7 @@ func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]sch
 			return r.UID == ref.UID
 		}
 		return ref.ID != "" && r.ID == ref.ID && (!ref.Keyed || r.Key == ref.Key)
-	}, func(a, b *scheduler.Record) int { return cmp.Compare(b.UID, a.UID) }, limit, false)
+	}, func(a, b *record.Record) int { return cmp.Compare(b.UID, a.UID) }, limit, false)
 	for i := range found {
 		found[i].Headers, found[i].Body = nil, nil
 	}
@@ -233,8 +234,8 @@ func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]sch
 }
 
 // Names returns, for each push, the messages that have its uid, or its name if it has one.
-func (j *Journal) Names(ctx context.Context, pushes []*message.Message) ([][]scheduler.Record, error) {
-	found := make([][]scheduler.Record, len(pushes))
+func (j *Journal) Names(ctx context.Context, pushes []*message.Message) ([][]record.Record, error) {
+	found := make([][]record.Record, len(pushes))
 	for i, m := range pushes {
 		if m.ID != "" {
 			ref := scheduler.Ref{ID: m.ID, Topic: m.Topic, Key: m.Key, Keyed: true}
@@ -248,7 +249,7 @@ func (j *Journal) Names(ctx context.Context, pushes []*message.Message) ([][]sch
 		if err != nil {
 			return nil, err
 		}
-		if len(own) > 0 && !slices.ContainsFunc(found[i], func(r scheduler.Record) bool { return r.UID == m.UID }) {
+		if len(own) > 0 && !slices.ContainsFunc(found[i], func(r record.Record) bool { return r.UID == m.UID }) {
 			found[i] = append(found[i], own[0])
 		}
 	}
@@ -257,10 +258,10 @@ func (j *Journal) Names(ctx context.Context, pushes []*message.Message) ([][]sch
 
 // selected returns the first limit records for which want reports true, or the last limit of them, in order. It copies
 // no others.
-func (j *Journal) selected(ctx context.Context, want func(*scheduler.Record) bool,
-	order func(a, b *scheduler.Record) int, limit int, last bool) (found []scheduler.Record, err error) {
+func (j *Journal) selected(ctx context.Context, want func(*record.Record) bool,
+	order func(a, b *record.Record) int, limit int, last bool) (found []record.Record, err error) {
 	err = j.locked(ctx, func() {
-		var rows []*scheduler.Record
+		var rows []*record.Record
 		for _, row := range j.rows {
 			if want(&row.record) {
 				rows = append(rows, &row.record)
@@ -279,27 +280,27 @@ func (j *Journal) selected(ctx context.Context, want func(*scheduler.Record) boo
 }
 
 // History returns the last changes of a message, by version.
-func (j *Journal) History(ctx context.Context, uid message.UID, limit int) (found []scheduler.Change, err error) {
+func (j *Journal) History(ctx context.Context, uid message.UID, limit int) (found []record.Change, err error) {
 	err = j.locked(ctx, func() {
 		if row := j.rows[uid]; row != nil {
 			found = slices.Collect(maps.Values(row.changes))
 		}
 	})
-	slices.SortFunc(found, func(a, b scheduler.Change) int { return cmp.Compare(a.Version, b.Version) })
+	slices.SortFunc(found, func(a, b record.Change) int { return cmp.Compare(a.Version, b.Version) })
 	return found[max(0, len(found)-max(limit, 0)):], err
 }
 
 // List returns a page of records.
-func (j *Journal) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
-	order := func(r *scheduler.Record) end { return end{r.Due, r.UID} }
+func (j *Journal) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
+	order := func(r *record.Record) end { return end{r.Due, r.UID} }
 	after := end{q.AfterDue, q.AfterUID}
-	found, err := j.selected(ctx, func(r *scheduler.Record) bool {
+	found, err := j.selected(ctx, func(r *record.Record) bool {
 		return (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
 			(q.ID == "" || r.ID == q.ID) &&
 			(len(q.States) == 0 || slices.Contains(q.States, r.State)) &&
 			(q.DueFrom == 0 || r.Due >= q.DueFrom) && (q.DueTo == 0 || r.Due <= q.DueTo) &&
 			(q.Latest || after == end{} || order(r).compare(after) > 0)
-	}, func(a, b *scheduler.Record) int { return order(a).compare(order(b)) }, q.Limit, q.Latest)
+	}, func(a, b *record.Record) int { return order(a).compare(order(b)) }, q.Limit, q.Latest)
 	bytes := 0
 	for i := range found {
 		if bytes += content(&found[i]); q.Bytes > 0 && bytes > q.Bytes && i > 0 {
@@ -316,11 +317,11 @@ func (j *Journal) List(ctx context.Context, q scheduler.RecordQuery) ([]schedule
 }
 
 // Changes returns a page of changes.
-func (j *Journal) Changes(ctx context.Context, q scheduler.ChangeQuery) (found []scheduler.Change, err error) {
-	order := func(a, b *scheduler.Change) int {
+func (j *Journal) Changes(ctx context.Context, q record.ChangeQuery) (found []record.Change, err error) {
+	order := func(a, b *record.Change) int {
 		return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Version, b.Version))
 	}
-	after := scheduler.Change{At: q.AfterAt, UID: q.AfterUID, Version: q.AfterVersion}
+	after := record.Change{At: q.AfterAt, UID: q.AfterUID, Version: q.AfterVersion}
 	first := after.At == 0 && after.UID == ""
 	err = j.locked(ctx, func() {
 		for _, row := range j.rows {
@@ -332,12 +333,12 @@ func (j *Journal) Changes(ctx context.Context, q scheduler.ChangeQuery) (found [
 			}
 		}
 	})
-	slices.SortFunc(found, func(a, b scheduler.Change) int { return order(&a, &b) })
+	slices.SortFunc(found, func(a, b record.Change) int { return order(&a, &b) })
 	return found[:min(len(found), max(q.Limit, 0))], err
 }
 
 // Forecast counts the waiting messages that fall due, by step.
-func (j *Journal) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+func (j *Journal) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
 	if q.Step <= 0 {
 		return nil, errors.New("forecast: want steps of at least a millisecond")
 	}
@@ -351,9 +352,9 @@ func (j *Journal) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]sc
 			}
 		}
 	})
-	var found []scheduler.Forecast
+	var found []record.Forecast
 	for _, n := range slices.Sorted(maps.Keys(counts)) {
-		found = append(found, scheduler.Forecast{From: q.From + n*q.Step, Count: counts[n]})
+		found = append(found, record.Forecast{From: q.From + n*q.Step, Count: counts[n]})
 	}
 	return found, err
 }
@@ -362,7 +363,7 @@ func (j *Journal) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]sc
 func (j *Journal) WritePause(ctx context.Context, c scheduler.PauseChange) (err error) {
 	gone := j.locked(ctx, func() {
 		if stands := j.fences[scheduler.PausesBucket]; c.Number > 0 && stands > c.Number {
-			err = fmt.Errorf("a pause under certification %d, and %d stands: %w", c.Number, stands, scheduler.ErrFenced)
+			err = fmt.Errorf("a pause under certification %d, and %d stands: %w", c.Number, stands, record.ErrFenced)
 			return
 		}
 		if was, stands := j.pauses[c.Pattern]; !stands || was.At <= c.At {

@@ -3,8 +3,8 @@ package memory_test
 import (
 	"testing"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/journal/journaltest"
@@ -38,11 +38,11 @@ func TestJournal_KeepsABoundedNumberOfEnds(t *testing.T) {
 		var live, ended []message.UID
 		for i := range 20 {
 			m := schedulertest.Message(i, schedulertest.Body(make([]byte, 10)))
-			c := scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: 1, Due: m.Due, Message: m}
+			c := record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: 1, Due: m.Due, Message: m}
 			end := c
 			// the last ended first
 			end.Version, end.State, end.At, end.Message = 2, message.StateDelivered, message.Milli(100-i), nil
-			changes := []scheduler.Change{c}
+			changes := []record.Change{c}
 			if i%2 == 0 {
 				changes, ended = append(changes, end), append(ended, m.UID)
 			} else {
@@ -64,7 +64,7 @@ func TestJournal_KeepsABoundedNumberOfEnds(t *testing.T) {
 				t.Fatalf("known are %v, want those that ended last", found)
 			}
 		}
-		if gone, err := j.History(ctx, ended[5], scheduler.MaxChanges); err != nil || len(gone) != 0 {
+		if gone, err := j.History(ctx, ended[5], record.MaxChanges); err != nil || len(gone) != 0 {
 			t.Fatalf("what is gone has a history: %v, %v", gone, err)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Begin raises the bucket's term.
@@ -45,7 +46,7 @@ func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint6
 			b.leave(e)
 			b.wait(e, e.message.Score(),
 				message.Mark{Uncertain: true, Refusals: e.message.Mark.Refusals, Changes: e.message.Mark.Changes + 1})
-			b.note(scheduler.Change{UID: e.uid, Version: e.version, State: message.StateWaiting, At: now, Term: term,
+			b.note(record.Change{UID: e.uid, Version: e.version, State: message.StateWaiting, At: now, Term: term,
 				Due:       e.message.Due,
 				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: message.KindSwept,
 				Reason: message.KindSwept.Words("", true)})
@@ -122,7 +123,7 @@ func (t *Timeline) Finish(ctx context.Context, n message.Bucket, holder schedule
 			case held && end.Known():
 				b.leave(e)
 				b.end(e, end.State, end.Uncertain, cause{end.Kind, end.Other, end.Reason}, now)
-				change := end.Change()
+				change := record.Ended(end)
 				change.At, change.Term = now, holder.Term
 				b.note(change)
 			default:
@@ -163,7 +164,7 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder schedule
 			b.leave(e)
 			b.wait(e, score, mark)
 			if r.Message != nil {
-				change := r.Change()
+				change := record.Returned(r)
 				change.At, change.Term = now, holder.Term
 				b.note(change)
 			}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Config configures a Timeline. A zero field takes its default.
@@ -22,7 +23,7 @@ type Config struct {
 	TombstoneLimit int
 	// Record configures the outbox. With an outbox the timeline starts uncertified: it is as empty as a Redis that lost
 	// its data. Record is nil if no journal is kept.
-	Record *scheduler.Recording
+	Record *record.Recording
 }
 
 // MaxBuckets is the number of buckets that the 16 bits of a uid's hash can distinguish.
@@ -46,9 +47,9 @@ type Timeline struct {
 }
 
 var (
-	_ scheduler.Timeline    = (*Timeline)(nil)
-	_ scheduler.Mending     = (*Timeline)(nil)
-	_ scheduler.Recoverable = (*Timeline)(nil)
+	_ scheduler.Timeline = (*Timeline)(nil)
+	_ record.Mending     = (*Timeline)(nil)
+	_ record.Recoverable = (*Timeline)(nil)
 )
 
 // New validates the configuration and returns an empty timeline.
@@ -138,23 +139,23 @@ type bucket struct {
 
 	refused map[message.UID]scheduler.Refusal
 
-	cert    scheduler.Certification
-	outbox  []scheduler.Entry
-	entered uint64             // number of entries ever added to the outbox
-	size    int64              // of the outbox, in bytes
-	changes []scheduler.Change // of the call under way, where a journal is kept
+	cert    record.Certification
+	outbox  []record.Entry
+	entered uint64          // number of entries ever added to the outbox
+	size    int64           // of the outbox, in bytes
+	changes []record.Change // of the call under way, where a journal is kept
 	records bool
 
-	quarantined []scheduler.Quarantined
+	quarantined []record.Quarantined
 }
 
 // thisRun is the server run of this timeline's buckets: the process itself.
 const thisRun = "process"
 
 func newBucket(records bool) *bucket {
-	cert := scheduler.Certification{Number: 1, Run: thisRun}
+	cert := record.Certification{Number: 1, Run: thisRun}
 	if records {
-		cert = scheduler.Certification{}
+		cert = record.Certification{}
 	}
 	return &bucket{
 		cert:    cert,

@@ -8,13 +8,14 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // changeCost is what a change counts toward the outbox's limit in addition to its message.
 const changeCost = 100
 
 // note adds a change of the current call to those for the journal.
-func (b *bucket) note(c scheduler.Change) {
+func (b *bucket) note(c record.Change) {
 	if b.records {
 		b.changes = append(b.changes, c)
 	}
@@ -41,14 +42,14 @@ func (b *bucket) accepted(m *message.Message, now message.Milli) {
 	if b.records {
 		own := *m
 		b.note(
-			scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: now, Due: m.Due, Message: &own})
+			record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, At: now, Due: m.Due, Message: &own})
 	}
 }
 
 // canceled records a cancel. term is the term of the leader that made it.
 func (b *bucket) canceled(e *entry, term uint64, now message.Milli) {
 	i := b.info(e)
-	b.note(scheduler.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due,
+	b.note(record.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due,
 		Uncertain: i.Mark.Uncertain,
 		Kind:      e.kind, Other: e.other, Reason: e.reason})
 }
@@ -59,7 +60,7 @@ func (b *bucket) amended(e *entry, whole bool, why cause, now message.Milli) {
 		return
 	}
 	m := e.message
-	c := scheduler.Change{UID: e.uid, Version: e.version, State: message.StateWaiting, At: now, Due: m.Due,
+	c := record.Change{UID: e.uid, Version: e.version, State: message.StateWaiting, At: now, Due: m.Due,
 		Uncertain: m.Mark.Uncertain, Refusals: m.Mark.Refusals, Kind: why.kind, Other: why.other,
 		Reason: why.words(m.Mark.Uncertain)}
 	if whole {
@@ -81,7 +82,7 @@ func (t *Timeline) wrote(n message.Bucket, b *bucket) {
 		return
 	}
 	r := t.cfg.Record
-	e := scheduler.Entry{Bucket: n, Number: t.number(b), Count: len(b.changes), Changes: b.changes}
+	e := record.Entry{Bucket: n, Number: t.number(b), Count: len(b.changes), Changes: b.changes}
 	b.changes = nil
 	b.entered++
 	e.ID = fmt.Sprintf("%020d", b.entered)
@@ -100,7 +101,7 @@ func (t *Timeline) wrote(n message.Bucket, b *bucket) {
 
 // Unwritten reads the outbox. It ignores age, because nobody else writes here.
 func (t *Timeline) Unwritten(ctx context.Context, n message.Bucket, after string, age message.Milli, limit,
-	bytes int) (found []scheduler.Entry, err error) {
+	bytes int) (found []record.Entry, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		size := 0
 		for _, e := range b.outbox {
@@ -120,13 +121,13 @@ func (t *Timeline) Unwritten(ctx context.Context, n message.Bucket, after string
 }
 
 // Written removes entries.
-func (t *Timeline) Written(ctx context.Context, n message.Bucket, entries []scheduler.Entry) error {
+func (t *Timeline) Written(ctx context.Context, n message.Bucket, entries []record.Entry) error {
 	gone := map[string]bool{}
 	for i := range entries {
 		gone[entries[i].ID] = true
 	}
 	return t.in(ctx, n, func(b *bucket) error {
-		b.outbox = slices.DeleteFunc(b.outbox, func(e scheduler.Entry) bool {
+		b.outbox = slices.DeleteFunc(b.outbox, func(e record.Entry) bool {
 			if gone[e.ID] {
 				b.size -= int64(e.Size)
 			}
@@ -137,18 +138,18 @@ func (t *Timeline) Written(ctx context.Context, n message.Bucket, entries []sche
 }
 
 // Quarantine moves an entry out of the outbox and keeps its description.
-func (t *Timeline) Quarantine(ctx context.Context, q scheduler.Quarantined) error {
+func (t *Timeline) Quarantine(ctx context.Context, q record.Quarantined) error {
 	return t.in(ctx, q.Bucket, func(b *bucket) error {
-		at := slices.IndexFunc(b.outbox, func(e scheduler.Entry) bool { return e.ID == q.ID })
+		at := slices.IndexFunc(b.outbox, func(e record.Entry) bool { return e.ID == q.ID })
 		switch {
 		case at < 0:
 			return nil
-		case len(b.quarantined) >= scheduler.MaxQuarantined:
-			return scheduler.ErrQuarantineFull
+		case len(b.quarantined) >= record.MaxQuarantined:
+			return record.ErrQuarantineFull
 		}
 		b.size -= int64(b.outbox[at].Size)
 		b.outbox = slices.Delete(b.outbox, at, at+1)
-		q.Number, q.UIDs = 0, slices.Clone(q.UIDs[:min(len(q.UIDs), scheduler.MaxQuarantinedUIDs)])
+		q.Number, q.UIDs = 0, slices.Clone(q.UIDs[:min(len(q.UIDs), record.MaxQuarantinedUIDs)])
 		b.quarantined = append(b.quarantined, q)
 		return nil
 	})
@@ -156,22 +157,22 @@ func (t *Timeline) Quarantine(ctx context.Context, q scheduler.Quarantined) erro
 
 // Quarantined lists the quarantined entries. None is ever removed, so a place is a number.
 func (t *Timeline) Quarantined(ctx context.Context, n message.Bucket,
-	after string) (list []scheduler.Quarantined, next string, err error) {
+	after string) (list []record.Quarantined, next string, err error) {
 	from, _ := strconv.Atoi(after)
 	err = t.in(ctx, n, func(b *bucket) error {
 		from = min(max(from, 0), len(b.quarantined))
-		list = slices.Clone(b.quarantined[from:min(from+scheduler.QuarantinedPage, len(b.quarantined))])
+		list = slices.Clone(b.quarantined[from:min(from+record.QuarantinedPage, len(b.quarantined))])
 		return nil
 	})
 	return list, strconv.Itoa(from + len(list)), err
 }
 
 // Lags returns the backlog of each outbox.
-func (t *Timeline) Lags(ctx context.Context) ([]scheduler.Lag, error) {
-	lags := make([]scheduler.Lag, len(t.buckets))
+func (t *Timeline) Lags(ctx context.Context) ([]record.Lag, error) {
+	lags := make([]record.Lag, len(t.buckets))
 	for n := range t.Buckets() {
 		err := t.in(ctx, n, func(b *bucket) error {
-			lags[n] = scheduler.Lag{Entries: len(b.outbox), Bytes: b.size, Quarantined: len(b.quarantined)}
+			lags[n] = record.Lag{Entries: len(b.outbox), Bytes: b.size, Quarantined: len(b.quarantined)}
 			for i := range b.outbox {
 				lags[n].Changes += len(b.outbox[i].Changes)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // doubts reports whether the certification leaves a message in doubt: the message was due by then and may have been
@@ -18,13 +19,13 @@ func (b *bucket) doubts(m *message.Message) bool {
 }
 
 // Standings returns the standing of every bucket.
-func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) {
-	standings := make([]scheduler.Standing, len(t.buckets))
+func (t *Timeline) Standings(ctx context.Context) ([]record.Standing, error) {
+	standings := make([]record.Standing, len(t.buckets))
 	view := *t
 	view.recovering = true
 	for n := range t.Buckets() {
 		if err := view.in(ctx, n, func(b *bucket) error {
-			standings[n] = scheduler.Standing{Now: thisRun, Certification: b.cert}
+			standings[n] = record.Standing{Now: thisRun, Certification: b.cert}
 			return nil
 		}); err != nil {
 			return nil, err
@@ -37,7 +38,7 @@ func (t *Timeline) Standings(ctx context.Context) ([]scheduler.Standing, error) 
 func (t *Timeline) Renew() {}
 
 // Recovering returns a view of this timeline that also works on buckets that are not certified.
-func (t *Timeline) Recovering(_ []scheduler.Standing, term, number uint64) scheduler.Recovering {
+func (t *Timeline) Recovering(_ []record.Standing, term, number uint64) record.Recovering {
 	view := *t
 	view.recovering, view.ruling, view.giving = true, term, number
 	return &view
@@ -66,7 +67,7 @@ func (t *Timeline) Reclaim(ctx context.Context, n message.Bucket, term uint64, l
 }
 
 // Certify marks a bucket as usable.
-func (t *Timeline) Certify(ctx context.Context, n message.Bucket, term uint64, c scheduler.Certification) error {
+func (t *Timeline) Certify(ctx context.Context, n message.Bucket, term uint64, c record.Certification) error {
 	return t.in(ctx, n, func(b *bucket) error {
 		if b.term > term {
 			return fmt.Errorf("certify bucket %d under term %d, it knows %d: %w", n, term, b.term,
@@ -83,14 +84,14 @@ func (t *Timeline) Certify(ctx context.Context, n message.Bucket, term uint64, c
 }
 
 // Restore stores records that are missing here or that have a lower version here.
-func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []scheduler.Record, read,
-	now message.Milli) (codes []scheduler.RestoreCode, err error) {
+func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []record.Record, read,
+	now message.Milli) (codes []record.RestoreCode, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
 		// Half of EndedKeep allows for clocks that differ.
 		if b.trimmed > 0 && b.trimmed >= read.Add(-t.cfg.EndedKeep/2) {
 			return fmt.Errorf("ends are forgotten up to %d: %w", b.trimmed, scheduler.ErrOutdated)
 		}
-		codes = make([]scheduler.RestoreCode, len(records))
+		codes = make([]record.RestoreCode, len(records))
 		for i := range records {
 			codes[i] = b.restore(&records[i], t.recovering, now)
 		}
@@ -99,7 +100,7 @@ func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []sche
 	return codes, err
 }
 
-func (b *bucket) restore(r *scheduler.Record, recovering bool, now message.Milli) scheduler.RestoreCode {
+func (b *bucket) restore(r *record.Record, recovering bool, now message.Milli) record.RestoreCode {
 	m, version := kept(&r.Message), r.Version
 	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
 	overdue := !r.State.Ended() && m.Due <= now && !m.Mark.Uncertain
@@ -109,25 +110,25 @@ func (b *bucket) restore(r *scheduler.Record, recovering bool, now message.Milli
 		version++
 	}
 	old := b.entries[m.UID]
-	code := scheduler.RestoreAdded
+	code := record.RestoreAdded
 	switch {
 	case old == nil:
 	case old.version == r.Version && r.State.Ended() && !old.state.Ended():
 		// At equal versions an end wins: the other record was made after the end had been lost.
 		if old.state == message.StateInFlight && !recovering {
-			return scheduler.RestoreBusy
+			return record.RestoreBusy
 		}
 		b.leave(old)
-		code = scheduler.RestoreRaised
+		code = record.RestoreRaised
 	case old.version == version, old.version == r.Version:
-		return scheduler.RestoreSame
+		return record.RestoreSame
 	case old.version > version || !old.state.Allows(r.State, message.KindRestored):
-		return scheduler.RestoreNewer
+		return record.RestoreNewer
 	case old.state == message.StateInFlight && !recovering:
-		return scheduler.RestoreBusy
+		return record.RestoreBusy
 	default:
 		b.leave(old)
-		code = scheduler.RestoreRaised
+		code = record.RestoreRaised
 	}
 	e := &entry{uid: m.UID, message: &m}
 	b.entries[e.uid] = e
@@ -144,7 +145,7 @@ func (b *bucket) restore(r *scheduler.Record, recovering bool, now message.Milli
 		e.rival = old.rival
 	}
 	if overdue {
-		b.note(scheduler.Change{UID: m.UID, Version: version, State: message.StateWaiting, At: now, Due: m.Due,
+		b.note(record.Change{UID: m.UID, Version: version, State: message.StateWaiting, At: now, Due: m.Due,
 			Uncertain: true, Refusals: m.Mark.Refusals, Kind: message.KindRestored,
 			Reason: message.KindRestored.Words("", true)})
 	}
@@ -191,12 +192,12 @@ func (b *bucket) rename(e *entry, ended bool) {
 
 // Versions returns the version and state of messages.
 func (t *Timeline) Versions(ctx context.Context, n message.Bucket,
-	uids []message.UID) (stands map[message.UID]scheduler.Stand, err error) {
-	stands = make(map[message.UID]scheduler.Stand, len(uids))
+	uids []message.UID) (stands map[message.UID]record.Stand, err error) {
+	stands = make(map[message.UID]record.Stand, len(uids))
 	err = t.in(ctx, n, func(b *bucket) error {
 		for _, uid := range uids {
 			if e := b.entries[uid]; e != nil {
-				stands[uid] = scheduler.Stand{State: e.state, Version: e.version}
+				stands[uid] = record.Stand{State: e.state, Version: e.version}
 			}
 		}
 		return nil

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Add stores a batch in one script.
@@ -94,7 +95,7 @@ func (t *Redis) added(c *call, batch []*message.Message, results []scheduler.Add
 		}
 		return t.wrote(c, a.entries, changes)
 	}
-	changes := make([]scheduler.Change, 0, len(batch))
+	changes := make([]record.Change, 0, len(batch))
 	for i, m := range batch {
 		if results[i].Code > scheduler.AddedCanceled {
 			continue
@@ -108,12 +109,12 @@ func (t *Redis) added(c *call, batch []*message.Message, results []scheduler.Add
 }
 
 // mergedChanges returns the changes of a batch in which something was merged, from the fields that the outbox received.
-func mergedChanges(batch []*message.Message, pairs []string) ([]scheduler.Change, error) {
+func mergedChanges(batch []*message.Message, pairs []string) ([]record.Change, error) {
 	pushes := make(map[message.UID]*message.Message, len(batch))
 	for _, m := range batch {
 		pushes[m.UID] = m
 	}
-	changes := make([]scheduler.Change, len(pairs)/2)
+	changes := make([]record.Change, len(pairs)/2)
 	for i := range changes {
 		uid, form := message.UID(pairs[2*i]), pairs[2*i+1]
 		if m := pushes[uid]; form == "" && m != nil {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // call is one call of a script in one bucket, with its arguments. Its keys are those that the script's head names.
@@ -287,8 +288,8 @@ func (a *answer) pairs() []string {
 }
 
 // changes reads all remaining values as changes; see readPair.
-func (a *answer) changes() []scheduler.Change {
-	changes := make([]scheduler.Change, 0, len(a.values)/2)
+func (a *answer) changes() []record.Change {
+	changes := make([]record.Change, 0, len(a.values)/2)
 	for a.more() {
 		change, err := readPair(message.UID(a.text("uid")), a.text("change"))
 		a.fail("change", err)
@@ -326,7 +327,7 @@ func translate(err error) error {
 		case word == "OUTDATED":
 			return fmt.Errorf("%w (%s)", scheduler.ErrOutdated, text)
 		case word == "QUARANTINED":
-			return fmt.Errorf("%w (%s)", scheduler.ErrQuarantineFull, text)
+			return fmt.Errorf("%w (%s)", record.ErrQuarantineFull, text)
 		case word == "UNREADABLE":
 			return fmt.Errorf("%w (%s)", scheduler.ErrUnreadable, text)
 		case word == "NEWER":

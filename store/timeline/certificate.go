@@ -6,8 +6,8 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // certificate is what this instance knows of a bucket's certification. Its scripts name that number and run only under
@@ -94,8 +94,8 @@ func (t *Redis) Renew() {
 }
 
 // Standings asks every bucket's server.
-func (t *Redis) Standings(ctx context.Context) ([]scheduler.Standing, error) {
-	standings := make([]scheduler.Standing, len(t.keys))
+func (t *Redis) Standings(ctx context.Context) ([]record.Standing, error) {
+	standings := make([]record.Standing, len(t.keys))
 	failed := t.askEach(ctx, t.allBuckets(), "standing", nil, func(bucket message.Bucket, a *answer) error {
 		s := &standings[bucket]
 		s.Now = a.text("data set")
@@ -109,7 +109,7 @@ func (t *Redis) Standings(ctx context.Context) ([]scheduler.Standing, error) {
 		}
 		if certified != "" {
 			c := newAnswer("standing", []any{certified}, nil).words("certification", 4)
-			s.Certification = scheduler.Certification{Number: c.number("number"), Run: c.text("data set"),
+			s.Certification = record.Certification{Number: c.number("number"), Run: c.text("data set"),
 				DoubtUntil: c.milli("doubt"), Filling: c.text("phase") == "filling"}
 			a.fail("certification", c.done())
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
@@ -67,9 +68,9 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			"lanes":     func() error { _, err := tl.Lanes(ctx, 0); return err },
 			"trim":      func() error { _, err := tl.Trim(ctx, 0, 1, schedulertest.Start, 10); return err },
 			"unwritten": func() error { _, err := tl.Unwritten(ctx, 0, "", 0, 10, 1<<20); return err },
-			"written":   func() error { return tl.Written(ctx, 0, []scheduler.Entry{{ID: "1-1"}}) },
+			"written":   func() error { return tl.Written(ctx, 0, []record.Entry{{ID: "1-1"}}) },
 			"quarantine": func() error {
-				return tl.Quarantine(ctx, scheduler.Quarantined{ID: "1-1", Number: 1})
+				return tl.Quarantine(ctx, record.Quarantined{ID: "1-1", Number: 1})
 			},
 			"quarantined": func() error { _, _, err := tl.Quarantined(ctx, 0, ""); return err },
 			"lags":        func() error { _, err := tl.Lags(ctx); return err },
@@ -112,7 +113,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 	if err := rdb.FlushAll(ctx).Err(); err != nil {
 		t.Fatal(err)
 	}
-	c := scheduler.Certification{Number: 99, Run: standings[0].Now}
+	c := record.Certification{Number: 99, Run: standings[0].Now}
 	if err := r.Certify(ctx, 0, 3, c); !errors.Is(err, scheduler.ErrUncertified) {
 		t.Fatalf("certify what was emptied since: %v", err)
 	}
@@ -146,13 +147,13 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 	if _, err := r.Reclaim(ctx, 0, 3, 10, schedulertest.Start); err != nil {
 		t.Fatalf("reclaim: %v", err)
 	}
-	records := []scheduler.Record{
+	records := []record.Record{
 		{Info: message.Info{Message: *gone, State: message.StateWaiting, Version: 1}, Content: 1}}
 	if codes, err := r.Restore(ctx, 0, records, schedulertest.Start, schedulertest.Start); err != nil &&
-		!errors.Is(err, scheduler.ErrFull) || err == nil && codes[0] != scheduler.RestoreAdded {
+		!errors.Is(err, scheduler.ErrFull) || err == nil && codes[0] != record.RestoreAdded {
 		t.Fatalf("restore: %v, %v", codes, err)
 	}
-	c := scheduler.Certification{Number: standings[0].Number + 1, Run: standings[0].Now}
+	c := record.Certification{Number: standings[0].Number + 1, Run: standings[0].Now}
 	if err := r.Certify(ctx, 0, 3, c); err != nil {
 		t.Fatalf("certify: %v", err)
 	}

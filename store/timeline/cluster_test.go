@@ -41,13 +41,6 @@ type firstMachine struct{}
 
 func (firstMachine) ID() (int, bool) { return 1, true }
 
-type noPublisher struct{}
-
-func (noPublisher) Ready() bool                        { return false }
-func (noPublisher) Lane(*message.Message) message.Lane { return "lane" }
-func (noPublisher) Send(context.Context, []*message.Message, func(*message.Message, scheduler.Outcome)) {
-}
-
 // The script of a push runs, and its answer is lost with the connection: the caller's repeat must find that it ran.
 func TestCluster_APushWhoseAnswerIsLostStaysOneMessage(t *testing.T) {
 	t.Parallel()
@@ -58,8 +51,8 @@ func TestCluster_APushWhoseAnswerIsLostStaysOneMessage(t *testing.T) {
 	t.Cleanup(func() { _ = direct.Close() })
 	clock := scheduler.NewClock(scheduler.System())
 	s, err := scheduler.New(scheduler.Config{
-		Timeline: tl, Publisher: noPublisher{}, Clock: clock, IDs: scheduler.NewIDs(firstMachine{}, time.Now),
-		MaxDelay: time.Hour, EndedKeep: time.Minute, ClaimBatch: 10, ClaimBytes: 1 << 20, Pending: 10, Attempts: 3,
+		Timeline: tl, Clock: clock, IDs: scheduler.NewIDs(firstMachine{}, time.Now),
+		MaxDelay: time.Hour, EndedKeep: time.Minute,
 		CallTimeout: 2 * time.Second, StopTimeout: time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),
 	})
 	if err != nil {

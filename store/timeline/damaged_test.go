@@ -9,6 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // garbage are spoiled records: empty, too short, of no known form, truncated, and the end of nothing.
@@ -18,16 +19,16 @@ func garbage(whole string) []string {
 		"\x02\x03\x02 an end of some length", "\x02\x03\x02" + whole[3:]}
 }
 
-func (b *bare) spoil(m *message.Message, record string) {
+func (b *bare) spoil(m *message.Message, packed string) {
 	b.Helper()
-	b.must(b.rdb.HSet(b.Context(), b.key("msg"), string(m.UID), record).Err())
+	b.must(b.rdb.HSet(b.Context(), b.key("msg"), string(m.UID), packed).Err())
 }
 
 func (b *bare) packed(m *message.Message) string {
 	b.Helper()
-	record, err := b.rdb.HGet(b.Context(), b.key("msg"), string(m.UID)).Result()
+	packed, err := b.rdb.HGet(b.Context(), b.key("msg"), string(m.UID)).Result()
 	b.must(err)
-	return record
+	return packed
 }
 
 // wantUnreadable holds the refusals to those of one record that cannot be read, or to none.
@@ -62,26 +63,26 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 		bad, good := b.message(nil), b.message(nil)
 		b.add(bad, good)
 		whole := b.packed(bad)
-		record := garbage(whole[:17+1+len(bad.Topic)+2])[i]
-		b.spoil(bad, record)
+		packed := garbage(whole[:17+1+len(bad.Topic)+2])[i]
+		b.spoil(bad, packed)
 		got, err := b.Claim(t.Context(), 0,
 			scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 		b.must(err)
 		if len(got.Messages) != 1 || got.Messages[0].UID != good.UID ||
 			!slices.Equal(got.Missing, []message.UID{bad.UID}) {
-			t.Fatalf("%q: claimed %+v", record, got)
+			t.Fatalf("%q: claimed %+v", packed, got)
 		}
 		held, err := b.Held(t.Context(), 0, scheduler.Leader(1), "", 10)
 		b.must(err)
 		if len(held) != 1 || held[0].UID != good.UID {
-			t.Fatalf("%q: held are %+v", record, held)
+			t.Fatalf("%q: held are %+v", packed, held)
 		}
 		b.wantUnreadable(bad, message.StateInFlight)
 		b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
 			[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30))
 		b.claim(1)
-		if b.packed(bad) != record {
-			t.Fatalf("%q became %q", record, b.packed(bad))
+		if b.packed(bad) != packed {
+			t.Fatalf("%q became %q", packed, b.packed(bad))
 		}
 		b.spoil(bad, whole)
 		b.wantUnreadable(nil, 0)
@@ -101,14 +102,14 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 			whole := b.packed(bad)
 			// an end that is none
 			inFlight := "\x02\x02\x02" + strings.Repeat("\x00", 16) + "\x00\x00\x00\x02\x00" + whole
-			record := append(garbage(whole[:17+1+len(bad.Topic)+2]), inFlight)[i]
+			packed := append(garbage(whole[:17+1+len(bad.Topic)+2]), inFlight)[i]
 			claimed := b.claim(2)
-			b.spoil(bad, record)
+			b.spoil(bad, packed)
 			if swept {
 				n, _, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
 				b.must(err)
 				if n != 2 {
-					t.Errorf("%q: swept %d", record, n)
+					t.Errorf("%q: swept %d", packed, n)
 				}
 			} else {
 				back := make([]scheduler.Back, len(claimed))
@@ -127,7 +128,7 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 			b.must(err)
 			if len(held) != 0 || b.rdb.ZScore(t.Context(), b.key("due"), string(good.UID)).Err() != nil ||
 				b.rdb.ZScore(t.Context(), b.key("due"), string(bad.UID)).Err() == nil {
-				t.Errorf("%q, swept %t: held are %+v", record, swept, held)
+				t.Errorf("%q, swept %t: held are %+v", packed, swept, held)
 			}
 			b.wantUnreadable(bad, message.StateWaiting)
 		}
@@ -146,9 +147,9 @@ func TestAdd_FailsOnlyThePushThatMeetsWhatCannotBeRead(t *testing.T) {
 		b := openBare(t, srv)
 		plain, one, kept := b.message(nil), b.message(named("one", reject, 1)), b.message(named("two", reject, 1))
 		b.add(plain, one, kept)
-		record := garbage(b.packed(plain)[:17+1+len(plain.Topic)+2])[i]
-		b.spoil(plain, record)
-		b.spoil(one, record)
+		packed := garbage(b.packed(plain)[:17+1+len(plain.Topic)+2])[i]
+		b.spoil(plain, packed)
+		b.spoil(one, packed)
 		batch := []*message.Message{
 			b.message(nil), plain, b.message(named("one", reject, 1)), b.message(named("one", keep, 1)),
 			b.message(named("one", replace, 1)), b.message(named("one", reject, 2)),
@@ -168,17 +169,17 @@ func TestAdd_FailsOnlyThePushThatMeetsWhatCannotBeRead(t *testing.T) {
 					code = scheduler.AddDuplicate
 				}
 				if r.Code != code || code == scheduler.AddUnreadable && r.First.UID != want[j].First.UID {
-					t.Fatalf("%q, push %d: %d %s, want %d %s", record, j, r.Code, r.First.UID, code, want[j].First.UID)
+					t.Fatalf("%q, push %d: %d %s, want %d %s", packed, j, r.Code, r.First.UID, code, want[j].First.UID)
 				}
 			}
 		}
-		if b.packed(one) != record || b.packed(plain) != record {
-			t.Fatalf("%q was changed", record)
+		if b.packed(one) != packed || b.packed(plain) != packed {
+			t.Fatalf("%q was changed", packed)
 		}
 		refused, err := b.Refused(t.Context(), 0)
 		b.must(err)
 		if len(refused) != 2 || !refused[0].Unreadable || !refused[1].Unreadable {
-			t.Fatalf("%q: refused are %+v", record, refused)
+			t.Fatalf("%q: refused are %+v", packed, refused)
 		}
 	}
 }
@@ -199,8 +200,8 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 			m := b.message(nil)
 			m.Due = 1 << 39
 			b.add(m)
-			record := garbage(b.packed(m)[:17+1+len(m.Topic)+2])[i]
-			b.spoil(m, record)
+			packed := garbage(b.packed(m)[:17+1+len(m.Topic)+2])[i]
+			b.spoil(m, packed)
 			if claimed {
 				_, err := b.Claim(t.Context(), 0,
 					scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
@@ -210,15 +211,15 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 			stands, err := b.Versions(t.Context(), 0, []message.UID{m.UID})
 			b.must(err)
 			if len(stands) > 0 {
-				t.Fatalf("%q stands as %+v", record, stands)
+				t.Fatalf("%q stands as %+v", packed, stands)
 			}
 			for again := range 2 {
-				known := scheduler.Record{Info: message.Info{Message: *m, State: message.StateWaiting, Version: 1}}
-				codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
+				known := record.Record{Info: message.Info{Message: *m, State: message.StateWaiting, Version: 1}}
+				codes, err := b.Restore(t.Context(), 0, []record.Record{known}, 100, 100)
 				b.must(err)
-				if want := []scheduler.RestoreCode{
-					scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
-					t.Fatalf("%q: restored with %d, want %d", record, codes[0], want)
+				if want := []record.RestoreCode{
+					record.RestoreAdded, record.RestoreSame}[again]; codes[0] != want {
+					t.Fatalf("%q: restored with %d, want %d", packed, codes[0], want)
 				}
 			}
 			b.wantUnreadable(nil, 0)
@@ -226,7 +227,7 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 			b.must(err)
 			delete(counts, "") // it keeps the hash from being a list
 			if len(counts) != 1 || counts[m.Topic] != "1" {
-				t.Fatalf("%q, claimed %t: the topics count %v", record, claimed, counts)
+				t.Fatalf("%q, claimed %t: the topics count %v", packed, claimed, counts)
 			}
 			if got := b.claim(1); string(got[0].Body) != "body" {
 				t.Fatalf("claimed %+v", got[0])
@@ -247,10 +248,10 @@ func TestBrowseAndCount_PassOverWhatCannotBeRead(t *testing.T) {
 		b.finish(message.StateDead, b.claim(2)...)
 		first.Due, waits.Due, last.Due = 1<<41, 1<<41+1, 1<<41+2
 		b.add(first, waits, flies, last)
-		record := garbage(b.packed(flies)[:17+1+len(flies.Topic)+2])[i]
+		packed := garbage(b.packed(flies)[:17+1+len(flies.Topic)+2])[i]
 		b.claim(1)
 		for _, m := range []*message.Message{waits, flies, gone} {
-			b.spoil(m, record)
+			b.spoil(m, packed)
 		}
 		for _, q := range []struct {
 			scheduler.Browse
@@ -271,14 +272,14 @@ func TestBrowseAndCount_PassOverWhatCannotBeRead(t *testing.T) {
 				}
 			}
 			if len(got) != len(q.want) || got[0] != q.want[0].UID || got[len(got)-1] != q.want[len(got)-1].UID {
-				t.Fatalf("%q: a list of the dead %t holds %v", record, q.Dead, got)
+				t.Fatalf("%q: a list of the dead %t holds %v", packed, q.Dead, got)
 			}
 		}
 		if _, err := b.Count(t.Context(), "orders"); err != nil {
-			t.Fatalf("%q: count: %v", record, err)
+			t.Fatalf("%q: count: %v", packed, err)
 		}
 		if _, err := b.Find(t.Context(), scheduler.Ref{UID: waits.UID}); !errors.Is(err, scheduler.ErrUnreadable) {
-			t.Fatalf("%q: find: %v", record, err)
+			t.Fatalf("%q: find: %v", packed, err)
 		}
 	}
 }
@@ -305,12 +306,12 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 			}
 			first, other := b.message(named(1, message.MergeReject)), b.message(nil)
 			b.add(first, other)
-			record := garbage(b.packed(other)[:17+1+len(other.Topic)+2])[i]
+			packed := garbage(b.packed(other)[:17+1+len(other.Topic)+2])[i]
 			claimed := b.claim(2)
 			later := b.message(named(2, message.MergeKeep))
 			later.Due = 1 << 41
 			b.add(later)
-			b.spoil(later, record)
+			b.spoil(later, packed)
 			term := uint64(1)
 			for range 2 {
 				if swept {
@@ -328,16 +329,16 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 			held, err := b.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
 			b.must(err)
 			if len(held) != 0 {
-				t.Errorf("%q, swept %t: held are %+v", record, swept, held)
+				t.Errorf("%q, swept %t: held are %+v", packed, swept, held)
 			}
 			b.wantPlaced(true, first, other, later)
 			b.wantUnreadable(later, message.StateCanceled)
 			found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
 			if err != nil || len(found) != 1 || found[0].State != message.StateWaiting {
-				t.Errorf("%q, swept %t: found %+v, %v", record, swept, found, err)
+				t.Errorf("%q, swept %t: found %+v, %v", packed, swept, found, err)
 			}
-			if b.packed(later) != record {
-				t.Errorf("%q became %q", record, b.packed(later))
+			if b.packed(later) != packed {
+				t.Errorf("%q became %q", packed, b.packed(later))
 			}
 		}
 	}
@@ -404,16 +405,16 @@ func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
 			if len(stands) > 0 {
 				t.Fatalf("%s: it stands as %+v", how, stands)
 			}
-			known := scheduler.Record{Info: message.Info{Message: *m, State: state, Version: 1}}
+			known := record.Record{Info: message.Info{Message: *m, State: state, Version: 1}}
 			lives := int64(1)
 			if state.Ended() {
 				known.Version, known.EndedAt, lives = 2, 90, 0
 			}
 			for again := range 2 {
-				codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
+				codes, err := b.Restore(t.Context(), 0, []record.Record{known}, 100, 100)
 				b.must(err)
-				if want := []scheduler.RestoreCode{
-					scheduler.RestoreAdded, scheduler.RestoreSame}[again]; codes[0] != want {
+				if want := []record.RestoreCode{
+					record.RestoreAdded, record.RestoreSame}[again]; codes[0] != want {
 					t.Fatalf("%s: restored with %d, want %d", how, codes[0], want)
 				}
 			}
@@ -478,11 +479,11 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		bad, flies := b.message(nil), b.message(nil)
 		b.add(flies, bad)
 		flying := b.claim(2)
-		record := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
+		packed := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
 		b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
 			[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30))
 		for _, m := range []*message.Message{bad, gone, flies} {
-			b.spoil(m, record)
+			b.spoil(m, packed)
 		}
 		b.must(b.rdb.HSet(t.Context(), b.key("counts"), bad.Topic, "3 2").Err())
 		again := b.message(nil)
@@ -496,25 +497,25 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		} {
 			before := b.rdb.XLen(t.Context(), b.key("outbox")).Val()
 			if err := call(); !errors.Is(err, scheduler.ErrUnreadable) || errors.Is(err, scheduler.ErrUnavailable) {
-				t.Errorf("%s of %q: %v", what, record, err)
+				t.Errorf("%s of %q: %v", what, packed, err)
 			}
-			if b.packed(bad) != record || b.packed(gone) != record ||
+			if b.packed(bad) != packed || b.packed(gone) != packed ||
 				b.rdb.XLen(t.Context(), b.key("outbox")).Val() != before {
-				t.Errorf("%s of %q changed something", what, record)
+				t.Errorf("%s of %q changed something", what, packed)
 			}
 		}
 		b.wantPlaced(true, bad)
 		purged, _, err := b.Purge(t.Context(), 0, []message.UID{gone.UID, dead.UID}, 60)
 		b.must(err)
 		if !slices.Equal(purged, []message.UID{dead.UID}) {
-			t.Errorf("%q: purged are %v", record, purged)
+			t.Errorf("%q: purged are %v", packed, purged)
 		}
 		// One of the two is in flight no more, so that the script counts by topic itself.
 		ends := []scheduler.End{{Message: flying[0], State: message.StateDelivered},
 			{Message: flying[1], State: message.StateDelivered}}
 		b.settled(b.Finish(t.Context(), 0, scheduler.Leader(1), ends, 60))
 		if n := b.rdb.HGet(t.Context(), b.key("counts"), bad.Topic).Val(); n != "2 1" {
-			t.Errorf("%q: the topic counts %q", record, n)
+			t.Errorf("%q: the topic counts %q", packed, n)
 		}
 	}
 }
@@ -528,9 +529,9 @@ func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
 	b.finish(message.StateDead, b.claim(1)...)
 	m := b.message(func(m *message.Message) { m.Due = 1 << 39 })
 	b.add(m)
-	record := "\x04" + b.packed(m)[1:]
-	b.spoil(m, record)
-	b.spoil(dead, record)
+	packed := "\x04" + b.packed(m)[1:]
+	b.spoil(m, packed)
+	b.spoil(dead, packed)
 	for what, call := range map[string]func() error{
 		"find":   func() error { _, err := b.Find(t.Context(), scheduler.Ref{UID: m.UID}); return err },
 		"cancel": func() error { _, err := b.Cancel(t.Context(), m.UID, 60); return err },
@@ -546,10 +547,10 @@ func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
 	}
 	for version := range uint64(9) {
 		for _, state := range []message.State{message.StateWaiting, message.StateCanceled} {
-			known := scheduler.Record{Info: message.Info{Message: *m, State: state, Version: 1 + version}}
-			codes, err := b.Restore(t.Context(), 0, []scheduler.Record{known}, 100, 100)
+			known := record.Record{Info: message.Info{Message: *m, State: state, Version: 1 + version}}
+			codes, err := b.Restore(t.Context(), 0, []record.Record{known}, 100, 100)
 			b.must(err)
-			if codes[0] != scheduler.RestoreNewer || b.packed(m) != record {
+			if codes[0] != record.RestoreNewer || b.packed(m) != packed {
 				t.Fatalf("%s, version %d: restored with %d", state, 1+version, codes[0])
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // An entry of the outbox is one stream entry with these fields:
@@ -79,7 +80,7 @@ func readContext(s string) (origin, error) {
 }
 
 // put completes a change with its origin.
-func (c *origin) put(change *scheduler.Change, bucket message.Bucket) {
+func (c *origin) put(change *record.Change, bucket message.Bucket) {
 	change.At, change.Term, change.Instance, change.Address, change.Bucket = c.at, c.term, c.instance, c.address, bucket
 }
 
@@ -89,7 +90,7 @@ func appendText(b []byte, s string) []byte {
 }
 
 // blobOf packs changes as the field e; it returns nil for none.
-func blobOf(changes []scheduler.Change) []byte {
+func blobOf(changes []record.Change) []byte {
 	if len(changes) == 0 {
 		return nil
 	}
@@ -114,10 +115,10 @@ func blobOf(changes []scheduler.Change) []byte {
 	return b
 }
 
-func readBlob(s string) (changes []scheduler.Change, err error) {
+func readBlob(s string) (changes []record.Change, err error) {
 	r := reader{s: s}
 	for r.at < len(s) && !r.bad {
-		c := scheduler.Change{UID: message.UID(r.text(message.UIDLen)), State: message.State(r.byte())}
+		c := record.Change{UID: message.UID(r.text(message.UIDLen)), State: message.State(r.byte())}
 		c.Uncertain = r.byte()&changeUncertain != 0
 		c.Version = r.uvarint64()
 		c.Due = message.Milli(r.varint64())
@@ -143,8 +144,8 @@ func readBlob(s string) (changes []scheduler.Change, err error) {
 }
 
 // readEntry decodes a stream entry.
-func readEntry(bucket message.Bucket, id string, fields []string) (scheduler.Entry, error) {
-	e := scheduler.Entry{Bucket: bucket, ID: id}
+func readEntry(bucket message.Bucket, id string, fields []string) (record.Entry, error) {
+	e := record.Entry{Bucket: bucket, ID: id}
 	if len(fields) < 4 || len(fields)%2 != 0 || fields[0] != "c" || fields[2] != "z" {
 		return e, fmt.Errorf("%w: %d fields", scheduler.ErrUnreadable, len(fields))
 	}
@@ -162,7 +163,7 @@ func readEntry(bucket message.Bucket, id string, fields []string) (scheduler.Ent
 		case "o":
 			e.Changes = only(e.Changes, uidSet(f[1]))
 		default:
-			var c scheduler.Change
+			var c record.Change
 			c, err = readPair(message.UID(f[0]), f[1])
 			e.Changes = append(e.Changes, c)
 		}
@@ -177,16 +178,16 @@ func readEntry(bucket message.Bucket, id string, fields []string) (scheduler.Ent
 }
 
 // damaged returns an entry for one that cannot be read. The entry names the messages whose uids are legible.
-func (t *Redis) damaged(bucket message.Bucket, id string, fields []string, why error) scheduler.Entry {
-	e := scheduler.Entry{Bucket: bucket, ID: id, Damaged: why}
+func (t *Redis) damaged(bucket message.Bucket, id string, fields []string, why error) record.Entry {
+	e := record.Entry{Bucket: bucket, ID: id, Damaged: why}
 	ms, _, _ := strings.Cut(id, "-")
 	written, _ := strconv.ParseInt(ms, 10, 64)
 	from := origin{at: message.Milli(written)}
 	seen := map[message.UID]bool{}
 	named := func(uid message.UID) {
-		if !seen[uid] && uid.Bucket(t.Buckets()) == bucket && len(seen) < scheduler.MaxQuarantinedUIDs {
+		if !seen[uid] && uid.Bucket(t.Buckets()) == bucket && len(seen) < record.MaxQuarantinedUIDs {
 			seen[uid] = true
-			e.Changes = append(e.Changes, scheduler.Change{UID: uid, Bucket: bucket, At: from.at})
+			e.Changes = append(e.Changes, record.Change{UID: uid, Bucket: bucket, At: from.at})
 		}
 	}
 	for i := 0; i+1 < len(fields); i += 2 {
@@ -215,72 +216,72 @@ func uidsIn(s string, each func(message.UID)) {
 }
 
 // readPair decodes one change that a script determined only as it ran.
-func readPair(uid message.UID, s string) (scheduler.Change, error) {
+func readPair(uid message.UID, s string) (record.Change, error) {
 	if !message.IsUID(string(uid)) || s == "" {
-		return scheduler.Change{}, fmt.Errorf("%w: change without a uid or content", scheduler.ErrUnreadable)
+		return record.Change{}, fmt.Errorf("%w: change without a uid or content", scheduler.ErrUnreadable)
 	}
 	switch s[0] {
 	case packedVersion:
 		m, err := unpack(uid, s)
 		if err != nil {
-			return scheduler.Change{}, err
+			return record.Change{}, err
 		}
 		return accepted(m), nil
 	case endedVersion:
 		info, err := unpackInfo(uid, s, false, "")
 		if err != nil {
-			return scheduler.Change{}, err
+			return record.Change{}, err
 		}
 		return endedAs(&info), nil
 	case amendedVersion:
 		return readAmended(uid, s)
 	}
 	if err := unknown(s[0], amendedVersion); errors.Is(err, scheduler.ErrNewer) {
-		return scheduler.Change{}, fmt.Errorf("%w: change of %s, version %d", err, uid, s[0])
+		return record.Change{}, fmt.Errorf("%w: change of %s, version %d", err, uid, s[0])
 	}
 	r := reader{s: s}
 	due := message.Milli(r.uint64())
 	mark, err := unpackMark(s[r.at:])
 	if r.bad || err != nil {
-		return scheduler.Change{}, fmt.Errorf("%w: sweep of %s", scheduler.ErrUnreadable, uid)
+		return record.Change{}, fmt.Errorf("%w: sweep of %s", scheduler.ErrUnreadable, uid)
 	}
-	return scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: message.StateWaiting, Due: due,
+	return record.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: message.StateWaiting, Due: due,
 		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: message.KindSwept,
 		Reason: message.KindSwept.Words("", true)}, nil
 }
 
 // readAmended decodes the change of a message that continues to wait, or that a requeue made of a dead message.
-func readAmended(uid message.UID, s string) (scheduler.Change, error) {
+func readAmended(uid message.UID, s string) (record.Change, error) {
 	r := reader{s: s, at: 1}
 	due := message.Milli(r.uint64())
 	mark, err := unpackMark(r.text(int(r.byte())))
 	kind, other, reason := r.cause(mark.Uncertain)
 	if r.bad || err != nil {
-		return scheduler.Change{}, fmt.Errorf("%w: amend of %s", scheduler.ErrUnreadable, uid)
+		return record.Change{}, fmt.Errorf("%w: amend of %s", scheduler.ErrUnreadable, uid)
 	}
-	c := scheduler.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: message.StateWaiting, Due: due,
+	c := record.Change{UID: uid, Version: 1 + uint64(mark.Changes), State: message.StateWaiting, Due: due,
 		Uncertain: mark.Uncertain, Refusals: mark.Refusals, Kind: kind, Other: other, Reason: reason}
 	if r.at < len(s) {
 		if c.Message, err = unpack(uid, s[r.at:]); err != nil {
-			return scheduler.Change{}, err
+			return record.Change{}, err
 		}
 	}
 	return c, nil
 }
 
 // accepted returns the first change of a message.
-func accepted(m *message.Message) scheduler.Change {
-	return scheduler.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m}
+func accepted(m *message.Message) record.Change {
+	return record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m}
 }
 
 // endedAs returns the change that the record of an ended message holds.
-func endedAs(i *message.Info) scheduler.Change {
-	return scheduler.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain,
+func endedAs(i *message.Info) record.Change {
+	return record.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain,
 		Kind: i.Kind, Other: i.Other, Reason: i.Reason}
 }
 
 // only returns the changes of the given messages.
-func only(changes []scheduler.Change, uids map[message.UID]bool) []scheduler.Change {
+func only(changes []record.Change, uids map[message.UID]bool) []record.Change {
 	kept := changes[:0:0]
 	for i := range changes {
 		if uids[changes[i].UID] {

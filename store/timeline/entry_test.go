@@ -8,16 +8,17 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func recorded(t *Redis) *Redis {
-	t.cfg.Record = &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1,
-		Wrote: func(scheduler.Entry) {}}
+	t.cfg.Record = &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1,
+		Wrote: func(record.Entry) {}}
 	return t
 }
 
 func TestBlobOf_ComesBackWhole(t *testing.T) {
-	changes := []scheduler.Change{
+	changes := []record.Change{
 		{UID: "t-0123456789abcdef", Version: 2, State: message.StateDelivered, Claimed: 1_800_000_000_000, Attempt: 3,
 			Stream: "ORDERS", Sequence: 1 << 60, Due: -5, Refusals: 7},
 		{UID: "t-0123456789abcdeg", Version: 1 << 40, State: message.StateWaiting, Reason: strings.Repeat("x", 253),
@@ -39,7 +40,7 @@ func TestReadPair_TellsWhatAnAmendMade(t *testing.T) {
 		t.Fatal(err)
 	}
 	due := string(binary.BigEndian.AppendUint64(nil, uint64(m.Due)))
-	want := scheduler.Change{UID: m.UID, Version: 6, State: message.StateWaiting, Due: m.Due, Refusals: 2,
+	want := record.Change{UID: m.UID, Version: 6, State: message.StateWaiting, Due: m.Due, Refusals: 2,
 		Reason: "run"}
 	got, err := readPair(m.UID, "\x03"+due+"\x060:2:5:\x05\x00\x00run")
 	if err != nil || !reflect.DeepEqual(got, want) {
@@ -63,7 +64,7 @@ func FuzzReadEntry(f *testing.F) {
 	context := string(recorded(&Redis{}).context(7, 1_800_000_000_000))
 	live, _ := pack(nil, sample())
 	end, _ := packEnd(&scheduler.End{Message: sample(), State: message.StateDead, Reason: "r"}, 9)
-	blob := string(blobOf([]scheduler.Change{
+	blob := string(blobOf([]record.Change{
 		{UID: "t-0123456789abcdef", Version: 2, State: message.StateDelivered, Stream: "S", Sequence: 1}}))
 	f.Add(context, "10 1", "e", blob, "o", "t-0123456789abcdef")
 	f.Add(context, "10 1", "t-0123456789abcdef", string(live), "t-0123456789abcdef", string(end))

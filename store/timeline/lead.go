@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Begin raises the bucket's term.
@@ -113,20 +114,20 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder schedu
 }
 
 // ended returns the changes that a batch of ends makes, or nil if no journal is kept.
-func (t *Redis) ended(ends []scheduler.End) []scheduler.Change {
+func (t *Redis) ended(ends []scheduler.End) []record.Change {
 	if t.cfg.Record == nil {
 		return nil
 	}
-	changes := make([]scheduler.Change, len(ends))
+	changes := make([]record.Change, len(ends))
 	for i := range ends {
-		changes[i] = ends[i].Change()
+		changes[i] = record.Ended(&ends[i])
 	}
 	return changes
 }
 
 // settle runs finish or return. These scripts answer how many messages were settled, which ones if not all, the entry
 // they wrote, the messages that they found settled, and any other changes they made.
-func (t *Redis) settle(ctx context.Context, c *call, changes []scheduler.Change) (scheduler.Receipt, error) {
+func (t *Redis) settle(ctx context.Context, c *call, changes []record.Change) (scheduler.Receipt, error) {
 	a := t.run(ctx, c)
 	settled, some, entry, unchanged := a.count("settled"), a.text("some"), a.text("entry"), a.list("unchanged")
 	if settled == 0 {
@@ -150,7 +151,7 @@ func (t *Redis) settle(ctx context.Context, c *call, changes []scheduler.Change)
 }
 
 // receipt covers the changes of a call. It is zero if no journal is kept.
-func (t *Redis) receipt(c *call, changes []scheduler.Change) (made scheduler.Receipt) {
+func (t *Redis) receipt(c *call, changes []record.Change) (made scheduler.Receipt) {
 	if t.cfg.Record == nil || len(changes) == 0 {
 		return made
 	}
@@ -170,7 +171,7 @@ func (t *Redis) Return(ctx context.Context, bucket message.Bucket, holder schedu
 		return scheduler.Receipt{}, nil
 	}
 	args := make([]any, 3, 3+4*len(back))
-	var changes []scheduler.Change
+	var changes []record.Change
 	for i := range back {
 		b := &back[i]
 		score, mark := strconv.FormatInt(b.Score, 10), packMark(b.Mark)
@@ -179,7 +180,7 @@ func (t *Redis) Return(ctx context.Context, bucket message.Bucket, holder schedu
 		}
 		args = append(args, string(b.UID), score, mark, text(b.Claim))
 		if b.Message != nil && t.cfg.Record != nil {
-			changes = append(changes, b.Change())
+			changes = append(changes, record.Returned(b))
 		}
 	}
 	args[0], args[1], args[2] = text(holder.Term), int64(now), blobOf(changes)

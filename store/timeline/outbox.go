@@ -8,15 +8,16 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // wrote reports the entry that a script wrote, if any, to the journal's writer. written is "id size changes", and known
 // holds the entry's changes without what the context adds. ran is the call.
-func (t *Redis) wrote(ran *call, written string, known []scheduler.Change) error {
+func (t *Redis) wrote(ran *call, written string, known []record.Change) error {
 	if t.cfg.Record == nil || written == "" {
 		return nil
 	}
-	e := scheduler.Entry{Bucket: ran.bucket, Number: ran.number, Changes: known}
+	e := record.Entry{Bucket: ran.bucket, Number: ran.number, Changes: known}
 	if err := readWritten(written, &e); err != nil {
 		return err
 	}
@@ -32,7 +33,7 @@ func (t *Redis) wrote(ran *call, written string, known []scheduler.Change) error
 }
 
 // readWritten reads "id size changes".
-func readWritten(written string, e *scheduler.Entry) error {
+func readWritten(written string, e *record.Entry) error {
 	f := strings.Fields(written)
 	if len(f) != 3 {
 		return fmt.Errorf("%w: size of an entry in %d words", scheduler.ErrUnreadable, len(f))
@@ -49,9 +50,9 @@ func readWritten(written string, e *scheduler.Entry) error {
 
 // Unwritten reads entries, oldest first.
 func (t *Redis) Unwritten(ctx context.Context, bucket message.Bucket, after string, age message.Milli, limit,
-	bytes int) ([]scheduler.Entry, error) {
+	bytes int) ([]record.Entry, error) {
 	c := &call{bucket: bucket, script: "unwritten", args: []any{after, int64(age), limit, bytes}}
-	var entries []scheduler.Entry
+	var entries []record.Entry
 	a := t.run(ctx, c)
 	for a.more() {
 		id, fields := a.text("id"), a.list("fields").texts()
@@ -66,7 +67,7 @@ func (t *Redis) Unwritten(ctx context.Context, bucket message.Bucket, after stri
 }
 
 // Written removes entries.
-func (t *Redis) Written(ctx context.Context, bucket message.Bucket, entries []scheduler.Entry) error {
+func (t *Redis) Written(ctx context.Context, bucket message.Bucket, entries []record.Entry) error {
 	for len(entries) > 0 {
 		n := 1
 		for n < min(len(entries), 500) && entries[n].Number == entries[0].Number {
@@ -87,16 +88,16 @@ func (t *Redis) Written(ctx context.Context, bucket message.Bucket, entries []sc
 }
 
 // Quarantine moves an entry from the outbox to the quarantine.
-func (t *Redis) Quarantine(ctx context.Context, q scheduler.Quarantined) error {
+func (t *Redis) Quarantine(ctx context.Context, q record.Quarantined) error {
 	known, uids := "0", make([]byte, 0, len(q.UIDs)*message.UIDLen)
 	if q.Known {
 		known = "1"
 	}
-	for _, uid := range q.UIDs[:min(len(q.UIDs), scheduler.MaxQuarantinedUIDs)] {
+	for _, uid := range q.UIDs[:min(len(q.UIDs), record.MaxQuarantinedUIDs)] {
 		uids = append(uids, uid...)
 	}
 	a := t.run(ctx, &call{bucket: q.Bucket, script: "quarantine",
-		args:   []any{q.ID, int64(q.At), q.Reason, known, uids, scheduler.MaxQuarantined},
+		args:   []any{q.ID, int64(q.At), q.Reason, known, uids, record.MaxQuarantined},
 		number: q.Number, pinned: q.Number > 0})
 	a.count("moved")
 	return a.done()
@@ -104,13 +105,13 @@ func (t *Redis) Quarantine(ctx context.Context, q scheduler.Quarantined) error {
 
 // Quarantined lists the quarantined entries.
 func (t *Redis) Quarantined(ctx context.Context, bucket message.Bucket,
-	after string) ([]scheduler.Quarantined, string, error) {
-	a := t.run(ctx, &call{bucket: bucket, script: "quarantined", args: []any{after, scheduler.QuarantinedPage}})
+	after string) ([]record.Quarantined, string, error) {
+	a := t.run(ctx, &call{bucket: bucket, script: "quarantined", args: []any{after, record.QuarantinedPage}})
 	next := a.text("next")
-	found := make([]scheduler.Quarantined, 0, len(a.values))
+	found := make([]record.Quarantined, 0, len(a.values))
 	for a.more() {
 		f := a.list("entry")
-		q := scheduler.Quarantined{Bucket: bucket, ID: f.text("id")}
+		q := record.Quarantined{Bucket: bucket, ID: f.text("id")}
 		at, err := strconv.ParseInt(f.text("at"), 10, 64)
 		q.At, q.Reason = message.Milli(at), f.text("why")
 		if err != nil {
@@ -124,10 +125,10 @@ func (t *Redis) Quarantined(ctx context.Context, bucket message.Bucket,
 }
 
 // Lags returns the lag of every bucket.
-func (t *Redis) Lags(ctx context.Context) ([]scheduler.Lag, error) {
-	lags := make([]scheduler.Lag, len(t.keys))
+func (t *Redis) Lags(ctx context.Context) ([]record.Lag, error) {
+	lags := make([]record.Lag, len(t.keys))
 	failed := t.askEach(ctx, t.allBuckets(), "lag", nil, func(bucket message.Bucket, a *answer) error {
-		lags[bucket] = scheduler.Lag{Entries: a.count("entries"), Changes: a.counter("changes"),
+		lags[bucket] = record.Lag{Entries: a.count("entries"), Changes: a.counter("changes"),
 			Bytes: int64(a.counter("bytes")), Oldest: message.Milli(a.optional("oldest")),
 			Quarantined: a.count("quarantined")}
 		return a.done()

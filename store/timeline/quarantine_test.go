@@ -13,6 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // damage puts one damaged entry at the head of the outbox, in place of the first.
@@ -116,7 +117,7 @@ func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 			if bad.Damaged == nil || !slices.Equal(named, want) {
 				t.Fatalf("damaged for %v, it names %v, want %v", bad.Damaged, named, want)
 			}
-			q := scheduler.Quarantined{Number: bad.Number, ID: bad.ID, At: 77, Reason: "so it is",
+			q := record.Quarantined{Number: bad.Number, ID: bad.ID, At: 77, Reason: "so it is",
 				UIDs: named, Known: true}
 			for range 2 {
 				b.must(b.Quarantine(t.Context(), q))
@@ -135,7 +136,7 @@ func TestOutbox_GoesOnPastADamagedEntry(t *testing.T) {
 				t.Fatalf("lag %+v, %v", lags, err)
 			}
 			b.must(b.Written(t.Context(), 0, entries[1:]))
-			if lags, err = b.Lags(t.Context()); err != nil || lags[0] != (scheduler.Lag{Quarantined: 1}) {
+			if lags, err = b.Lags(t.Context()); err != nil || lags[0] != (record.Lag{Quarantined: 1}) {
 				t.Fatalf("lag %+v, %v", lags, err)
 			}
 			if n, err := b.Trim(t.Context(), 0, 1, after, 10); err != nil || n != 2 {
@@ -171,7 +172,7 @@ func TestQuarantined_BeginsAgainWhereItsPlaceIsGone(t *testing.T) {
 	b.add(b.message(nil), b.message(nil))
 	entries, err := b.Unwritten(t.Context(), 0, "", 0, 10, 1<<30)
 	b.must(err)
-	q := scheduler.Quarantined{Number: entries[0].Number, ID: entries[0].ID, Reason: "so it is"}
+	q := record.Quarantined{Number: entries[0].Number, ID: entries[0].ID, Reason: "so it is"}
 	b.must(b.Quarantine(t.Context(), q))
 	for _, after := range []string{"", "1-1", "99999999999999-1"} {
 		for range 2 {
@@ -203,7 +204,7 @@ func TestQuarantine_WorksWhereRedisIsFull(t *testing.T) {
 	entries, err := b.Unwritten(t.Context(), 0, "", 0, 10, 1<<30)
 	b.must(err)
 	b.must(
-		b.Quarantine(t.Context(), scheduler.Quarantined{ID: entries[0].ID, Number: entries[0].Number, Reason: "full"}))
+		b.Quarantine(t.Context(), record.Quarantined{ID: entries[0].ID, Number: entries[0].Number, Reason: "full"}))
 	if list, _, err := b.Quarantined(t.Context(), 0, ""); err != nil || len(list) != 1 {
 		t.Fatalf("quarantined are %+v, %v", list, err)
 	}

@@ -10,10 +10,11 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Recovering returns a view of this timeline that runs only on the data sets that standings name.
-func (t *Redis) Recovering(standings []scheduler.Standing, term, number uint64) scheduler.Recovering {
+func (t *Redis) Recovering(standings []record.Standing, term, number uint64) record.Recovering {
 	view := &Redis{cfg: t.cfg, rdb: t.rdb, scripts: t.scripts, keys: t.keys, certs: make([]certificate, len(t.keys)),
 		home: t, term: term, giving: number}
 	for i := range view.certs {
@@ -44,7 +45,7 @@ func (t *Redis) Reclaim(ctx context.Context, bucket message.Bucket, term uint64,
 }
 
 // Certify writes the certification, and what Prepare had recorded of the namespace if the server has lost it.
-func (t *Redis) Certify(ctx context.Context, bucket message.Bucket, term uint64, c scheduler.Certification) error {
+func (t *Redis) Certify(ctx context.Context, bucket message.Bucket, term uint64, c record.Certification) error {
 	if err := t.has(bucket); err != nil {
 		return err
 	}
@@ -70,10 +71,10 @@ func (t *Redis) Certify(ctx context.Context, bucket message.Bucket, term uint64,
 }
 
 // Restore stores the records that are missing here or have a lower version here.
-func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []scheduler.Record, read,
-	now message.Milli) ([]scheduler.RestoreCode, error) {
+func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []record.Record, read,
+	now message.Milli) ([]record.RestoreCode, error) {
 	args := make([]any, 3, 3+7*len(records))
-	var changes []scheduler.Change
+	var changes []record.Change
 	for i := range records {
 		one, changed, err := restoreArgs(&records[i], now)
 		if err != nil {
@@ -89,11 +90,11 @@ func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []sc
 	c := &call{bucket: bucket, script: "restore", entry: t.context(0, now), args: args}
 	a := t.run(ctx, c)
 	list := a.list("codes")
-	codes := make([]scheduler.RestoreCode, len(records))
+	codes := make([]record.RestoreCode, len(records))
 	stored := map[message.UID]bool{}
 	for i := range codes {
-		codes[i] = scheduler.RestoreCode(list.code("code", int(scheduler.RestoreNewer)))
-		stored[records[i].UID] = codes[i] == scheduler.RestoreAdded || codes[i] == scheduler.RestoreRaised
+		codes[i] = record.RestoreCode(list.code("code", int(record.RestoreNewer)))
+		stored[records[i].UID] = codes[i] == record.RestoreAdded || codes[i] == record.RestoreRaised
 	}
 	entry := a.text("entry")
 	if err := cmp.Or(list.done(), a.done()); err != nil {
@@ -103,7 +104,7 @@ func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []sc
 }
 
 // restoreArgs returns one record as restore.lua reads it, and the change that the restore itself makes, if any.
-func restoreArgs(r *scheduler.Record, now message.Milli) ([]any, *scheduler.Change, error) {
+func restoreArgs(r *record.Record, now message.Milli) ([]any, *record.Change, error) {
 	m := r.Message
 	name := ""
 	if m.ID != "" {
@@ -115,11 +116,11 @@ func restoreArgs(r *scheduler.Record, now message.Milli) ([]any, *scheduler.Chan
 		return []any{string(m.UID), end, "", "", text(r.Version), text(r.Version), name}, nil, err
 	}
 	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(r.Version - 1)}
-	var changed *scheduler.Change
+	var changed *record.Change
 	if m.Due <= now && !m.Mark.Uncertain {
 		m.Mark.Uncertain = true
 		m.Mark.Changes++
-		changed = &scheduler.Change{UID: m.UID, Version: m.Version(), State: message.StateWaiting, Due: m.Due,
+		changed = &record.Change{UID: m.UID, Version: m.Version(), State: message.StateWaiting, Due: m.Due,
 			Uncertain: true, Refusals: m.Mark.Refusals, Kind: message.KindRestored,
 			Reason: message.KindRestored.Words("", true)}
 	}
@@ -130,12 +131,12 @@ func restoreArgs(r *scheduler.Record, now message.Milli) ([]any, *scheduler.Chan
 
 // Versions returns the states and versions of messages.
 func (t *Redis) Versions(ctx context.Context, bucket message.Bucket,
-	uids []message.UID) (map[message.UID]scheduler.Stand, error) {
+	uids []message.UID) (map[message.UID]record.Stand, error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "versions", args: anyOf(uids)})
-	stands := make(map[message.UID]scheduler.Stand, len(uids))
+	stands := make(map[message.UID]record.Stand, len(uids))
 	for _, uid := range uids {
 		w := a.words("stand", 2)
-		s := scheduler.Stand{State: message.State(w.code("state", math.MaxUint8)), Version: w.number("version")}
+		s := record.Stand{State: message.State(w.code("state", math.MaxUint8)), Version: w.number("version")}
 		if s.State != message.StateNone {
 			stands[uid] = s
 		}

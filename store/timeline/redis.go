@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Config configures a Redis timeline.
@@ -26,7 +27,7 @@ type Config struct {
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
 	// Record describes the outbox; it is nil if no journal is kept.
-	Record *scheduler.Recording
+	Record *record.Recording
 }
 
 // Redis keeps waiting messages in Redis. It is safe for concurrent use.
@@ -43,9 +44,9 @@ type Redis struct {
 }
 
 var (
-	_ scheduler.Timeline    = (*Redis)(nil)
-	_ scheduler.Mending     = (*Redis)(nil)
-	_ scheduler.Recoverable = (*Redis)(nil)
+	_ scheduler.Timeline = (*Redis)(nil)
+	_ record.Mending     = (*Redis)(nil)
+	_ record.Recoverable = (*Redis)(nil)
 )
 
 // New builds the timeline. It does not connect to Redis; Prepare does.

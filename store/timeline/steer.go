@@ -7,6 +7,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Cancel ends the waiting message with this uid.
@@ -15,18 +16,18 @@ func (t *Redis) Cancel(ctx context.Context, uid message.UID, now message.Milli) 
 		args: []any{string(uid), int64(now)}}
 	a := t.run(ctx, c)
 	code := scheduler.CancelCode(a.code("code", int(scheduler.CancelEnded)))
-	record, mark, entry := a.text("record"), a.text("mark"), a.text("entry")
+	packed, mark, entry := a.text("record"), a.text("mark"), a.text("entry")
 	if err := a.done(); err != nil {
 		return scheduler.CancelResult{}, err
 	}
 	result := scheduler.CancelResult{Code: code, Number: c.number}
-	if record != "" {
+	if packed != "" {
 		var err error
-		if result.Info, err = unpackInfo(uid, record, code == scheduler.CancelInFlight, mark); err != nil {
+		if result.Info, err = unpackInfo(uid, packed, code == scheduler.CancelInFlight, mark); err != nil {
 			return scheduler.CancelResult{}, fmt.Errorf("cancel: %w", err)
 		}
 	}
-	return result, t.wrote(c, entry, []scheduler.Change{endedAs(&result.Info)})
+	return result, t.wrote(c, entry, []record.Change{endedAs(&result.Info)})
 }
 
 // Bury leaves tombstones where the id names no message.
@@ -75,26 +76,26 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 	f := t.run(ctx, c)
 	result := scheduler.AmendResult{Code: scheduler.AmendCode(f.code("code", int(scheduler.AmendVersion))),
 		Number: c.number}
-	record, mark := f.text("record"), f.text("mark")
+	packed, mark := f.text("record"), f.text("mark")
 	result.Head = f.due("head")
 	entry := f.text("entry")
-	if record != "" {
+	if packed != "" {
 		var err error
-		result.Info, err = unpackInfo(a.UID, record, result.Code == scheduler.AmendInFlight, mark)
+		result.Info, err = unpackInfo(a.UID, packed, result.Code == scheduler.AmendInFlight, mark)
 		f.fail("record", err)
 	}
 	i := &result.Info
-	change := scheduler.Change{UID: a.UID, Version: i.Version, State: message.StateWaiting, Due: i.Due,
+	change := record.Change{UID: a.UID, Version: i.Version, State: message.StateWaiting, Due: i.Due,
 		Refusals: i.Mark.Refusals, Reason: reason}
 	if a.Message != nil && entry != "" {
 		var err error
-		change.Message, err = unpack(a.UID, record+string(content))
+		change.Message, err = unpack(a.UID, packed+string(content))
 		f.fail("record", err)
 	}
 	if err := f.done(); err != nil {
 		return scheduler.AmendResult{}, err
 	}
-	return result, t.wrote(c, entry, []scheduler.Change{change})
+	return result, t.wrote(c, entry, []record.Change{change})
 }
 
 // Requeue makes a dead message wait again as a new message.
@@ -119,15 +120,15 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 	}
 	result.Info, err = a.info()
 	a.fail("message", err)
-	var changes []scheduler.Change
-	if record := a.text("dead"); record != "" {
-		info, err := unpackInfo(dead, record, false, "")
+	var changes []record.Change
+	if packed := a.text("dead"); packed != "" {
+		info, err := unpackInfo(dead, packed, false, "")
 		a.fail("dead", err)
 		result.Dead = info.Version
 		life := accepted(m)
 		life.Uncertain, life.Kind, life.Other = info.Mark.Uncertain, message.KindRequeue, dead
 		life.Reason = life.Kind.Words(dead, life.Uncertain)
-		changes = []scheduler.Change{endedAs(&info), life}
+		changes = []record.Change{endedAs(&info), life}
 	}
 	result.Head = a.due("head")
 	entry := a.text("entry")

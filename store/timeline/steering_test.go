@@ -15,6 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
@@ -26,7 +27,7 @@ type bare struct {
 	rdb   redis.UniversalClient
 	ns    string
 	mu    sync.Mutex
-	wrote []scheduler.Change
+	wrote []record.Change
 	ids   *scheduler.IDs
 }
 
@@ -38,8 +39,8 @@ func openBare(t *testing.T, srv *lab.Redis) *bare {
 	var err error
 	b.Redis, err = timeline.New(timeline.Config{Client: b.rdb, Namespace: b.ns, Buckets: 1, EndedKeep: time.Minute,
 		TombstoneKeep: time.Minute, TombstoneLimit: 10,
-		Record: &scheduler.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 40,
-			Wrote: func(e scheduler.Entry) {
+		Record: &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 40,
+			Wrote: func(e record.Entry) {
 				b.mu.Lock()
 				defer b.mu.Unlock()
 				b.wrote = append(b.wrote, e.Changes...)
@@ -118,7 +119,7 @@ func (b *bare) left() []string {
 }
 
 // read returns the changes in the outbox.
-func (b *bare) read() (all []scheduler.Change) {
+func (b *bare) read() (all []record.Change) {
 	b.Helper()
 	for after := ""; ; {
 		entries, err := b.Unwritten(b.Context(), 0, after, 0, 100, 1<<30)
@@ -133,7 +134,7 @@ func (b *bare) read() (all []scheduler.Change) {
 	}
 }
 
-func words(changes []scheduler.Change) []string {
+func words(changes []record.Change) []string {
 	all := make([]string, len(changes))
 	for i, c := range changes {
 		body := "-"
@@ -224,7 +225,7 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 		},
 		"restored": func(b *bare, m *message.Message) {
 			b.must(b.rdb.HDel(b.Context(), b.key("claimed"), string(m.UID)).Err())
-			_, err := b.Restore(b.Context(), 0, []scheduler.Record{{Info: message.Info{Message: *m,
+			_, err := b.Restore(b.Context(), 0, []record.Record{{Info: message.Info{Message: *m,
 				State: message.StateDelivered, Version: 9, EndedAt: 40}, Content: 1}}, 50, 50)
 			b.must(err)
 		},
@@ -569,10 +570,10 @@ func TestRestore_TakesAnEndOfTheDeadFromTheJournal(t *testing.T) {
 	m := b.message(nil)
 	b.add(m)
 	b.finish(message.StateDead, b.claim(1)...)
-	r := scheduler.Record{Info: message.Info{Message: *m, State: message.StateCanceled, Version: 3, EndedAt: 40,
+	r := record.Record{Info: message.Info{Message: *m, State: message.StateCanceled, Version: 3, EndedAt: 40,
 		Kind: message.KindPurged, Reason: "purged"}, Content: 1}
-	for _, want := range []scheduler.RestoreCode{scheduler.RestoreRaised, scheduler.RestoreSame} {
-		codes, err := b.Restore(t.Context(), 0, []scheduler.Record{r}, 50, 50)
+	for _, want := range []record.RestoreCode{record.RestoreRaised, record.RestoreSame} {
+		codes, err := b.Restore(t.Context(), 0, []record.Record{r}, 50, 50)
 		b.must(err)
 		if codes[0] != want {
 			t.Fatalf("restore: %d, want %d", codes[0], want)

@@ -23,6 +23,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -50,6 +51,7 @@ type App struct {
 	pauses     *request.Pauses
 	natsClock  *intake.ClockSampler
 	scheduler  *scheduler.Scheduler
+	leader     *lead.Leader
 	gate       *gate
 	topics     *scheduler.Topics
 	node       node
@@ -143,14 +145,14 @@ func (a *App) wireNATS() (err error) {
 	}
 	a.nudge, err = request.NewNudge(request.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
-		Heard: func(bucket message.Bucket, due message.Milli) { a.scheduler.Nudge(bucket, due) },
+		Heard: func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
 	})
 	if err != nil {
 		return fmt.Errorf("build nudge: %w", err)
 	}
 	a.pauses, err = request.NewPauses(request.PausesConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
-		Read: func(ctx context.Context) (bool, error) { return a.scheduler.ReadPauses(ctx) },
+		Read: func(ctx context.Context) (bool, error) { return a.leader.ReadPauses(ctx) },
 	})
 	if err != nil {
 		return fmt.Errorf("build pauses: %w", err)
@@ -164,27 +166,47 @@ func (a *App) wireNATS() (err error) {
 }
 
 func (a *App) wireScheduler() (err error) {
-	a.scheduler, err = scheduler.New(scheduler.Config{
-		Timeline: a.store, Publisher: a.publisher, Clock: a.clock,
-		IDs:      scheduler.NewIDs(a.machine, time.Now),
-		MaxDelay: wire.MaxDelay, EndedKeep: a.cfg.Ended.Keep, NamesKeep: a.namesKeep(),
-		NamesSure:  a.journal.mode == journal.Sync,
-		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
+	a.leader, err = lead.New(lead.Config{
+		Timeline: a.store, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
+		EndedKeep: a.cfg.Ended.Keep, ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
-		StopTimeout: a.cfg.Stop.Timeout,
-		Topics:      a.topics, DeadKeep: a.cfg.Dead.Keep, Whole: a.whole, Journal: a.answers(),
-		Announce:  a.nudge.Announce,
-		AskPauses: a.pauses.Ask,
-		Backlog:   func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
-		Passed:    func(ctx context.Context) bool { return a.intake.Passed(ctx) }, Log: a.log, Registerer: a.registry,
+		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Log: a.log, Registerer: a.registry,
+	})
+	if err != nil {
+		return fmt.Errorf("build leader: %w", err)
+	}
+	a.scheduler, err = scheduler.New(scheduler.Config{
+		Timeline: a.store, Clock: a.clock, IDs: scheduler.NewIDs(a.machine, time.Now),
+		MaxDelay: wire.MaxDelay, EndedKeep: a.cfg.Ended.Keep, NamesKeep: a.namesKeep(),
+		NamesSure:   a.journal.mode == journal.Sync,
+		CallTimeout: a.callTimeout(), StopTimeout: a.cfg.Stop.Timeout,
+		Topics: a.topics, DeadKeep: a.cfg.Dead.Keep, Journal: a.answers(),
+		Announce: a.announce, AskPauses: a.askPauses,
+		Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
+		Passed:  func(ctx context.Context) bool { return a.intake.Passed(ctx) }, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
 	}
 	a.health = newHealth(a)
 	a.same = &sameStore{a: a}
-	a.gate = &gate{service: a.scheduler, same: a.same}
+	a.gate = &gate{service: a.scheduler, leader: a.leader, same: a.same}
 	return nil
+}
+
+// announce informs the leader, this instance or another, that a bucket's head came earlier.
+func (a *App) announce(bucket message.Bucket, due message.Milli) {
+	if !a.leader.Nudge(bucket, due) {
+		a.nudge.Announce(bucket, due)
+	}
+}
+
+// askPauses makes the leader, this instance or another, read the pauses.
+func (a *App) askPauses(ctx context.Context) error {
+	if leads, err := a.leader.ReadPauses(ctx); leads {
+		return err
+	}
+	return a.pauses.Ask(ctx)
 }
 
 func (a *App) wireIntake() (err error) {

@@ -14,6 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -31,12 +32,12 @@ func (d *distant) reach(bucket message.Bucket) error {
 	return nil
 }
 
-func (d *distant) Standings(ctx context.Context) ([]scheduler.Standing, error) {
+func (d *distant) Standings(ctx context.Context) ([]record.Standing, error) {
 	all, err := d.Redis.Standings(ctx)
 	for i := range all {
 		bucket := message.Bucket(i)
 		if away := d.reach(bucket); away != nil {
-			all[bucket] = scheduler.Standing{Err: away}
+			all[bucket] = record.Standing{Err: away}
 			if bucket == d.Buckets()-1 {
 				return all, away
 			}

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -15,6 +16,7 @@ import (
 // answer.
 type gate struct {
 	service *scheduler.Scheduler
+	leader  *lead.Leader
 	open    atomic.Bool
 	same    *sameStore
 }
@@ -58,9 +60,15 @@ func (g *gate) Accept(p *scheduler.Push, done func(scheduler.Accepted)) {
 	g.service.Accept(p, done)
 }
 
-// Get finds one message.
+// Get finds one message, with the reason why it is held back.
 func (g *gate) Get(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
-	return through(g, func() (message.Info, error) { return g.service.Get(ctx, ref) })
+	return through(g, func() (message.Info, error) {
+		info, err := g.service.Get(ctx, ref)
+		if lane := info.Mark.Lane; lane != "" {
+			info.ParkedWhy = g.leader.Why(lane, info.Topic)
+		}
+		return info, err
+	})
 }
 
 // Resolve returns the one message that a change would apply to.
@@ -138,12 +146,12 @@ func (g *gate) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 
 // ParkedLanes lists the lanes that hold messages back.
 func (g *gate) ParkedLanes(ctx context.Context) ([]scheduler.Parked, error) {
-	return through(g, func() ([]scheduler.Parked, error) { return g.service.ParkedLanes(ctx) })
+	return through(g, func() ([]scheduler.Parked, error) { return g.leader.ParkedLanes(ctx) })
 }
 
 // ParkedTopics returns why messages of topics are held back.
 func (g *gate) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
-	return through(g, func() (map[string]string, error) { return g.service.ParkedTopics(ctx, topics) })
+	return through(g, func() (map[string]string, error) { return g.leader.ParkedTopics(ctx, topics) })
 }
 
 // Pause holds back a pattern of topics.

@@ -16,6 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -29,8 +30,8 @@ type journalParts struct {
 // store is a timeline that can be recovered from the journal.
 type store interface {
 	scheduler.Timeline
-	scheduler.Mending
-	scheduler.Recoverable
+	record.Mending
+	record.Recoverable
 }
 
 // recorder connects the timeline, which is created first, to the writer of the journal, and adds this instance's
@@ -41,13 +42,13 @@ type recorder struct {
 }
 
 // recording returns the recorder for the timeline; nil with the journal off.
-func (o *opened) recording() *scheduler.Recording {
+func (o *opened) recording() *record.Recording {
 	if o.journal.mode == journal.Off {
 		return nil
 	}
 	r := o.recorder
-	return &scheduler.Recording{Instance: o.cfg.Instance, Limit: o.outboxLimit(), Address: r.where,
-		Wrote: func(e scheduler.Entry) {
+	return &record.Recording{Instance: o.cfg.Instance, Limit: o.outboxLimit(), Address: r.where,
+		Wrote: func(e record.Entry) {
 			if w := r.writer.Load(); w != nil {
 				w.Wrote(e)
 			}
@@ -267,7 +268,7 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 		case <-timer.C:
 		}
 		wait = a.cfg.Journal.Audit
-		report, err := a.journalAPI.Verify(ctx, scheduler.VerifyRequest{Repair: true}, nil)
+		report, err := a.journalAPI.Verify(ctx, record.VerifyRequest{Repair: true}, nil)
 		event := a.log.Info()
 		if err != nil {
 			if ctx.Err() != nil {
@@ -292,5 +293,5 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 }
 
 func differenceKinds() []string {
-	return []string{scheduler.MissingInStore, scheduler.MissingInJournal, scheduler.StoreOlder, scheduler.StoreNewer}
+	return []string{record.MissingInStore, record.MissingInJournal, record.StoreOlder, record.StoreNewer}
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -34,7 +35,7 @@ func (d *journalAPI) silent(part, step string, err error) error {
 // that have or had the name. The retries of a message without a name have its uid as their name.
 //
 // All messages share MaxChanges in their order, but each has at least its last change.
-func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]scheduler.Life, error) {
+func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.Life, error) {
 	db, byName := d.a.journal.store, ref.UID == ""
 	if byName {
 		// The timeline knows best which of several messages has the name now.
@@ -63,14 +64,14 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]schedule
 	if one := found[0]; byName || one.ID == "" {
 		name := scheduler.Ref{ID: cmp.Or(one.ID, string(one.UID)), Topic: one.Topic, Key: one.Key, Keyed: true,
 			Viewer: ref.Viewer}
-		all, err := db.Find(ctx, name, scheduler.MaxLives+2)
+		all, err := db.Find(ctx, name, record.MaxLives+2)
 		if err != nil {
 			return nil, d.away("find in the journal", err)
 		}
-		all = slices.DeleteFunc(all, func(r scheduler.Record) bool { return r.UID == one.UID })
-		found = append(found, all[:min(len(all), scheduler.MaxLives)]...)
+		all = slices.DeleteFunc(all, func(r record.Record) bool { return r.UID == one.UID })
+		found = append(found, all[:min(len(all), record.MaxLives)]...)
 	}
-	lives, left := make([]scheduler.Life, len(found)), scheduler.MaxChanges
+	lives, left := make([]record.Life, len(found)), record.MaxChanges
 	for i, r := range found {
 		room := max(left, 1)
 		changes, err := db.History(ctx, r.UID, room+1) // one more shows that there are earlier ones
@@ -81,7 +82,7 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]schedule
 		if earlier {
 			changes = changes[1:]
 		}
-		lives[i] = scheduler.Life{Record: r, Changes: changes, Earlier: earlier}
+		lives[i] = record.Life{Record: r, Changes: changes, Earlier: earlier}
 		left -= len(changes)
 	}
 	return lives, nil
@@ -95,7 +96,7 @@ func (d *journalAPI) Resolve(ctx context.Context, ref scheduler.Ref) (message.UI
 }
 
 // List returns a page of records.
-func (d *journalAPI) List(ctx context.Context, q scheduler.RecordQuery) ([]scheduler.Record, error) {
+func (d *journalAPI) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
 	records, err := d.a.journal.store.List(ctx, q)
 	if err != nil {
 		return nil, d.away("list", err)
@@ -104,7 +105,7 @@ func (d *journalAPI) List(ctx context.Context, q scheduler.RecordQuery) ([]sched
 }
 
 // Forecast counts the messages that fall due, by step.
-func (d *journalAPI) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([]scheduler.Forecast, error) {
+func (d *journalAPI) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
 	steps, err := d.a.journal.store.Forecast(ctx, q)
 	if err != nil {
 		return nil, d.away("forecast", err)
@@ -113,22 +114,22 @@ func (d *journalAPI) Forecast(ctx context.Context, q scheduler.ForecastQuery) ([
 }
 
 // Lag returns the changes that are not in the journal yet, over all buckets.
-func (d *journalAPI) Lag(ctx context.Context) (scheduler.Lag, error) {
+func (d *journalAPI) Lag(ctx context.Context) (record.Lag, error) {
 	lags, err := d.a.store.Lags(ctx)
 	if err != nil {
-		return scheduler.Lag{}, fmt.Errorf("ask for the lag: %w", err)
+		return record.Lag{}, fmt.Errorf("ask for the lag: %w", err)
 	}
 	return journal.TotalLag(lags), nil
 }
 
 // Restore brings messages back from the journal.
-func (d *journalAPI) Restore(ctx context.Context, req scheduler.RestoreRequest,
-	progress func(scheduler.RestoreReport)) (scheduler.RestoreReport, error) {
+func (d *journalAPI) Restore(ctx context.Context, req record.RestoreRequest,
+	progress func(record.RestoreReport)) (record.RestoreReport, error) {
 	if d.a.gate.isClosed() {
-		return scheduler.RestoreReport{}, d.a.gate.closed()
+		return record.RestoreReport{}, d.a.gate.closed()
 	}
 	if err := d.drained(ctx); err != nil {
-		return scheduler.RestoreReport{}, err
+		return record.RestoreReport{}, err
 	}
 	report, err := d.a.reconciler.Restore(ctx, req, progress)
 	return report, d.public("restore", err)
@@ -181,21 +182,21 @@ const (
 )
 
 // Verify compares the timeline with the journal.
-func (d *journalAPI) Verify(ctx context.Context, req scheduler.VerifyRequest,
-	progress func(scheduler.VerifyReport)) (scheduler.VerifyReport, error) {
+func (d *journalAPI) Verify(ctx context.Context, req record.VerifyRequest,
+	progress func(record.VerifyReport)) (record.VerifyReport, error) {
 	if d.a.gate.isClosed() {
-		return scheduler.VerifyReport{}, d.a.gate.closed()
+		return record.VerifyReport{}, d.a.gate.closed()
 	}
 	if err := d.drained(ctx); err != nil {
-		return scheduler.VerifyReport{}, err
+		return record.VerifyReport{}, err
 	}
 	report, err := d.a.reconciler.Verify(ctx, req, progress)
 	return report, d.public("verify", err)
 }
 
 // Redeliver publishes again the messages that a broker lost.
-func (d *journalAPI) Redeliver(ctx context.Context, req scheduler.RedeliverRequest,
-	progress func(scheduler.RedeliverReport)) (scheduler.RedeliverReport, error) {
+func (d *journalAPI) Redeliver(ctx context.Context, req record.RedeliverRequest,
+	progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
 	report, err := d.a.reconciler.Redeliver(ctx, d.broker, req, progress)
 	return report, d.public("redeliver", err)
 }

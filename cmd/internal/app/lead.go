@@ -46,9 +46,12 @@ func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration)
 	if a.journalAPI != nil {
 		group.Go(func() error { return a.audit(beside, m.recovered) })
 	}
+	if a.cfg.Dead.Keep > 0 {
+		group.Go(func() error { a.scheduler.PurgeOld(beside); return nil })
+	}
 	group.Go(func() error {
 		defer stop()
-		return a.scheduler.Run(groupCtx, term, lease)
+		return a.leader.Run(groupCtx, term, lease)
 	})
 	return group.Wait()
 }

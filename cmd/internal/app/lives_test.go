@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
-	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // TestHistory_TellsEveryLifeOfAName: a message dies, is requeued and canceled, and
@@ -132,22 +132,22 @@ func TestHistory_TellsEveryLifeOfAName(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	merged(scheduler.MaxChanges)
+	merged(record.MaxChanges)
 	if read(); busy.Earlier || busy.versions() != "1 to 1000" {
 		t.Errorf("got versions %s, earlier %v, want all", busy.versions(), busy.Earlier)
 	}
 	merged(5)
 	if read(); !busy.Earlier || busy.versions() != "6 to 1005" {
-		t.Errorf("got versions %s, earlier %v, want the last %d", busy.versions(), busy.Earlier, scheduler.MaxChanges)
+		t.Errorf("got versions %s, earlier %v, want the last %d", busy.versions(), busy.Earlier, record.MaxChanges)
 	}
 	a.cancel("/v1/messages/busy")
 	merged(2)
 	if read(); busy.Earlier || busy.versions() != "1 to 2" || len(busy.Others) != 1 || !busy.Others[0].Earlier ||
 		busy.Others[0].versions() != "9 to 1006" {
 		t.Errorf("got versions %s and of the one before %+v, want %d together", busy.versions(), busy.Others,
-			scheduler.MaxChanges)
+			record.MaxChanges)
 	}
-	merged(scheduler.MaxChanges)
+	merged(record.MaxChanges)
 	if read(); !busy.Earlier || busy.versions() != "3 to 1002" || len(busy.Others) != 1 || !busy.Others[0].Earlier ||
 		busy.Others[0].versions() != "1006 to 1006" {
 		t.Errorf("got versions %s and of the one before %+v, want its end", busy.versions(), busy.Others)

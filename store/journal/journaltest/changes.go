@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"slices"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // story returns many changes, some of them at the same time.
-func story() (all []scheduler.Change) {
+func story() (all []record.Change) {
 	for i := range 60 {
 		m := newMessage(i)
 		c := accept(m)
@@ -26,7 +26,7 @@ func story() (all []scheduler.Change) {
 	return all
 }
 
-func byTime(a, b scheduler.Change) int {
+func byTime(a, b record.Change) int {
 	return cmp.Or(cmp.Compare(a.At, b.At), cmp.Compare(a.UID, b.UID), cmp.Compare(a.Version, b.Version))
 }
 
@@ -69,11 +69,11 @@ var changePromises = []promise{
 					if limit == 3 && (state != message.StateNone || since != 0) {
 						continue // the smallest pages cost the most
 					}
-					want := slices.DeleteFunc(slices.Clone(all), func(c scheduler.Change) bool {
+					want := slices.DeleteFunc(slices.Clone(all), func(c record.Change) bool {
 						return c.At < since || state != message.StateNone && c.State != state
 					})
-					var got []scheduler.Change
-					q := scheduler.ChangeQuery{Since: since, State: state, Limit: limit}
+					var got []record.Change
+					q := record.ChangeQuery{Since: since, State: state, Limit: limit}
 					for {
 						page := t.changes(q)
 						if len(page) > limit {
@@ -92,6 +92,6 @@ var changePromises = []promise{
 				}
 			}
 		}
-		t.wantChanges(t.changes(scheduler.ChangeQuery{}))
+		t.wantChanges(t.changes(record.ChangeQuery{}))
 	}},
 }

@@ -5,8 +5,8 @@ import (
 	"maps"
 	"sync"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func (t *trial) wantFences(want map[message.Bucket]uint64) {
@@ -40,8 +40,8 @@ var fencePromises = []promise{
 		end.Term = 99
 		t.write(accept(n))
 		for _, fences := range []map[message.Bucket]uint64{{1: 4}, {0: 9, 1: 4, 2: 9}, {1: 0}} {
-			err := t.j.Write(t.Context(), fences, []scheduler.Change{accept(m), end})
-			if !errors.Is(err, scheduler.ErrFenced) {
+			err := t.j.Write(t.Context(), fences, []record.Change{accept(m), end})
+			if !errors.Is(err, record.ErrFenced) {
 				t.Fatalf("under %v: got %v, want ErrFenced", fences, err)
 			}
 		}
@@ -82,7 +82,7 @@ var fencePromises = []promise{
 						uids[w] = append(uids[w], batch[0].UID, batch[1].UID)
 						fences := map[message.Bucket]uint64{0: number, message.Bucket(1 + w): 1}
 						err := t.j.Write(t.Context(), fences, batch)
-						if errors.Is(err, scheduler.ErrFenced) {
+						if errors.Is(err, record.ErrFenced) {
 							return
 						}
 						if err != nil {
@@ -99,10 +99,10 @@ var fencePromises = []promise{
 				<-first
 			}
 			t.fence(0, number+1)
-			then, err := t.j.Changes(t.Context(), scheduler.ChangeQuery{Limit: 1 << 20})
+			then, err := t.j.Changes(t.Context(), record.ChangeQuery{Limit: 1 << 20})
 			writing.Wait()
 			t.must("changes", err)
-			now := t.changes(scheduler.ChangeQuery{Limit: 1 << 20})
+			now := t.changes(record.ChangeQuery{Limit: 1 << 20})
 			if len(now) != len(then) {
 				t.Fatalf("round %d: %d changes when the fence had risen, %d later", round, len(then), len(now))
 			}

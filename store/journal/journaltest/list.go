@@ -10,10 +10,11 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // pages reads a list to its end.
-func (t *trial) pages(q scheduler.RecordQuery) (all []scheduler.Record) {
+func (t *trial) pages(q record.RecordQuery) (all []record.Record) {
 	t.Helper()
 	for {
 		page := t.list(q)
@@ -30,7 +31,7 @@ func (t *trial) pages(q scheduler.RecordQuery) (all []scheduler.Record) {
 }
 
 // crowd returns messages with two topics, two keys, all ends and few due times, and the changes that lead to them.
-func crowd() (all []scheduler.Record, changes []scheduler.Change) {
+func crowd() (all []record.Record, changes []record.Change) {
 	states := []message.State{message.StateWaiting, message.StateDelivered, message.StateCanceled,
 		message.StateExpired, message.StateDead}
 	for i := range 120 {
@@ -46,7 +47,7 @@ func crowd() (all []scheduler.Record, changes []scheduler.Change) {
 	return all, changes
 }
 
-func inOrder(a, b scheduler.Record) int {
+func inOrder(a, b record.Record) int {
 	if a.Due != b.Due {
 		return int(a.Due - b.Due)
 	}
@@ -58,15 +59,15 @@ var listPromises = []promise{
 		all, changes := crowd()
 		t.write(changes...)
 		for _, limit := range []int{3, 17, 119, 120, 1000} {
-			t.wantRecords(t.pages(scheduler.RecordQuery{Limit: limit, Whole: true}), all...)
+			t.wantRecords(t.pages(record.RecordQuery{Limit: limit, Whole: true}), all...)
 		}
-		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 0}))
+		t.wantRecords(t.list(record.RecordQuery{Limit: 0}))
 	}},
 	{"a list selects by topic, key, states and due, alone and together", func(t *trial) {
 		all, changes := crowd()
 		t.write(changes...)
 		ended := []message.State{message.StateDead, message.StateDelivered, message.StateDead}
-		for _, q := range []scheduler.RecordQuery{
+		for _, q := range []record.RecordQuery{
 			{Topic: "orders"}, {Key: "a"}, {Topic: "users", Key: "b"}, {Topic: "nobody's"}, {Key: "c"},
 			{States: []message.State{message.StateWaiting}}, {States: ended},
 			{States: []message.State{message.StateInFlight}},
@@ -76,7 +77,7 @@ var listPromises = []promise{
 			{Topic: "orders", Key: "a", States: ended, DueFrom: start + 1000, DueTo: start + 3000},
 			{States: []message.State{message.StateWaiting}, DueFrom: start + 1000, DueTo: start + 3000},
 		} {
-			var want []scheduler.Record
+			var want []record.Record
 			for _, r := range all {
 				if (q.Topic == "" || r.Topic == q.Topic) && (q.Key == "" || r.Key == q.Key) &&
 					(q.States == nil || slices.Contains(q.States, r.State)) &&
@@ -93,7 +94,7 @@ var listPromises = []promise{
 		}
 	}},
 	{"a list selects by id, under every key and topic, in every state", func(t *trial) {
-		var want []scheduler.Record
+		var want []record.Record
 		for i := range 12 {
 			name := []string{"order-1", "Order-1", "order-2", ""}[i%4]
 			m := newMessage(i, id(name), topic([]string{"orders", "users"}[i/4%2]), key([]string{"", "a"}[i/6]),
@@ -109,20 +110,20 @@ var listPromises = []promise{
 		}
 		slices.SortFunc(want, inOrder)
 		for _, limit := range []int{1, 100} {
-			t.wantRecords(t.pages(scheduler.RecordQuery{ID: "order-1", Limit: limit}), want...)
+			t.wantRecords(t.pages(record.RecordQuery{ID: "order-1", Limit: limit}), want...)
 		}
 		for _, r := range want {
-			q := scheduler.RecordQuery{ID: "order-1", Topic: r.Topic, Key: r.Key, States: []message.State{r.State},
+			q := record.RecordQuery{ID: "order-1", Topic: r.Topic, Key: r.Key, States: []message.State{r.State},
 				DueFrom: r.Due, DueTo: r.Due, Limit: 10}
 			t.wantRecords(t.list(q), r)
 		}
-		t.wantRecords(t.list(scheduler.RecordQuery{ID: "order-3", Limit: 10}))
+		t.wantRecords(t.list(record.RecordQuery{ID: "order-3", Limit: 10}))
 	}},
 	{"the latest of a list are the end of it, in the same order", func(t *trial) {
 		all, changes := crowd()
 		t.write(changes...)
 		waiting := []message.State{message.StateWaiting, message.StateDead}
-		for _, q := range []scheduler.RecordQuery{{}, {Topic: "orders"}, {Key: "a"}, {States: waiting},
+		for _, q := range []record.RecordQuery{{}, {Topic: "orders"}, {Key: "a"}, {States: waiting},
 			{States: waiting, DueTo: start + 2000}, {Topic: "nobody's"}} {
 			q.Limit = len(all)
 			want := t.list(q)
@@ -133,7 +134,7 @@ var listPromises = []promise{
 				}
 			}
 		}
-		t.wantRecords(t.list(scheduler.RecordQuery{Latest: true}))
+		t.wantRecords(t.list(record.RecordQuery{Latest: true}))
 	}},
 	{"a page may begin anywhere, also before the bounds of due", func(t *trial) {
 		all, changes := crowd()
@@ -144,14 +145,14 @@ var listPromises = []promise{
 		}{{start - 5, ""}, {start, ""}, {start + 1000, all[60].UID}, {start + 1500, "t-zzzzzzzzzzzzzzzz"},
 			{start + 3000, "t-zzzzzzzzzzzzzzzz"}, {start + 9000, ""}} {
 			for _, from := range []message.Milli{0, start + 1000} {
-				var want []scheduler.Record
+				var want []record.Record
 				for _, r := range all {
 					if r.Due >= from && r.Due <= start+3000 &&
 						(r.Due > after.due || r.Due == after.due && r.UID > after.uid) {
 						want = append(want, without(r))
 					}
 				}
-				q := scheduler.RecordQuery{Limit: 1000, AfterDue: after.due, AfterUID: after.uid, DueFrom: from,
+				q := record.RecordQuery{Limit: 1000, AfterDue: after.due, AfterUID: after.uid, DueFrom: from,
 					DueTo: start + 3000}
 				if wrong := differentRecords(t.list(q), want); wrong != "" {
 					t.Fatalf("%+v: %s", q, wrong)
@@ -160,7 +161,7 @@ var listPromises = []promise{
 		}
 	}},
 	{"a page ends where its bytes do, but holds one record at least", func(t *trial) {
-		var all []scheduler.Change
+		var all []record.Change
 		for i, size := range []int{3000, 100, 100, 900, 5000, 11} {
 			m := newMessage(i, body(make([]byte, size-10)))
 			m.Headers = []message.Header{{Name: "four", Value: "sixsix"}} // 10 bytes
@@ -169,7 +170,7 @@ var listPromises = []promise{
 		t.write(all...)
 		for _, step := range []struct{ from, bytes, want int }{{0, 10, 1}, {0, 3099, 1}, {0, 3100, 2}, {1, 200, 2},
 			{1, 199, 1}, {1, 1099, 2}, {1, 1100, 3}, {4, 5011, 2}, {4, 5010, 1}, {0, 0, 6}} {
-			q := scheduler.RecordQuery{Limit: 100, Bytes: step.bytes, Whole: true}
+			q := record.RecordQuery{Limit: 100, Bytes: step.bytes, Whole: true}
 			if step.from > 0 {
 				q.AfterDue, q.AfterUID = start, all[step.from-1].UID
 			}
@@ -177,18 +178,18 @@ var listPromises = []promise{
 				t.Fatalf("from %d with %d bytes: got %d records, want %d", step.from, step.bytes, len(got), step.want)
 			}
 		}
-		if got := t.pages(scheduler.RecordQuery{Limit: 100, Bytes: 1000, Whole: true}); len(got) != len(all) {
+		if got := t.pages(record.RecordQuery{Limit: 100, Bytes: 1000, Whole: true}); len(got) != len(all) {
 			t.Fatalf("pages bounded by bytes hold %d records, want %d", len(got), len(all))
 		}
 	}},
 	{"a list comes whole only when asked to", func(t *trial) {
 		m := newMessage(1)
 		t.write(accept(m))
-		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 1}), without(recorded(accept(m))))
-		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 1, Whole: true}), recorded(accept(m)))
+		t.wantRecords(t.list(record.RecordQuery{Limit: 1}), without(recorded(accept(m))))
+		t.wantRecords(t.list(record.RecordQuery{Limit: 1, Whole: true}), recorded(accept(m)))
 	}},
 	{"while messages come in, pages neither miss nor repeat what was there", func(t *trial) {
-		var changes []scheduler.Change
+		var changes []record.Change
 		there := map[message.UID]int{}
 		for i := range 400 {
 			m := newMessage(2*i, due(time.Duration(i/20)*time.Millisecond))
@@ -200,7 +201,7 @@ var listPromises = []promise{
 		coming.Go(func() {
 			random := rand.New(rand.NewPCG(1, 2))
 			for i := 0; ctx.Err() == nil && i < 1500; i += 5 {
-				var batch []scheduler.Change
+				var batch []record.Change
 				for n := range 5 {
 					batch = append(batch,
 						accept(newMessage(2*(i+n)+1, due(time.Duration(random.IntN(20))*time.Millisecond))))
@@ -211,7 +212,7 @@ var listPromises = []promise{
 			}
 		})
 		seen := map[message.UID]bool{}
-		for _, q := range []scheduler.RecordQuery{{Limit: 7}, {Limit: 30, Topic: "orders.created"},
+		for _, q := range []record.RecordQuery{{Limit: 7}, {Limit: 30, Topic: "orders.created"},
 			{Limit: 11, States: []message.State{message.StateWaiting}}} {
 			clear(seen)
 			for _, r := range t.pages(q) {
@@ -233,7 +234,7 @@ var listPromises = []promise{
 
 var forecastPromises = []promise{
 	{"a forecast counts what waits, by steps", func(t *trial) {
-		var changes []scheduler.Change
+		var changes []record.Change
 		for i, ms := range []int{-1, 0, 0, 99, 100, 250, 299, 300, 999, 1000} {
 			changes = append(changes,
 				accept(newMessage(i, due(time.Duration(ms)*time.Millisecond), topic([]string{"a", "b"}[i%2]))))
@@ -254,7 +255,7 @@ var forecastPromises = []promise{
 			{"c", 0, 1000, 1000, "[]"},
 			{"", 0, 1 << 40, 1 << 40, "[{0 9}]"},
 		} {
-			q := scheduler.ForecastQuery{Topic: step.topic, From: start + step.from, Until: start + step.until,
+			q := record.ForecastQuery{Topic: step.topic, From: start + step.from, Until: start + step.until,
 				Step: step.step}
 			got, err := t.j.Forecast(t.Context(), q)
 			t.must("forecast", err)
@@ -265,14 +266,14 @@ var forecastPromises = []promise{
 				t.Errorf("%+v: got %v", step, got)
 			}
 		}
-		if _, err := t.j.Forecast(t.Context(), scheduler.ForecastQuery{Until: 1}); err == nil {
+		if _, err := t.j.Forecast(t.Context(), record.ForecastQuery{Until: 1}); err == nil {
 			t.Error("steps of nothing were taken")
 		}
 	}},
 	{"a forecast of a pattern counts the topics that match it", func(t *trial) {
 		topics := []string{"a", "A.b", "a.b", "a.b.c", "a.c.b", "a.x.y.b", "a_b", "a.b_c", "a.b%", "axb", "b", "b.a",
 			"ä.b", "a.*", "*.b", "a.[b]", "a?b", "a.b.c.d", "a.x.c.b.d", "B.b.x", "a.b!", "a.b "}
-		var changes []scheduler.Change
+		var changes []record.Change
 		for i, name := range topics {
 			for j := range i + 1 {
 				changes = append(changes,
@@ -294,7 +295,7 @@ var forecastPromises = []promise{
 					}
 				}
 			}
-			q := scheduler.ForecastQuery{Pattern: pattern, From: start + 100, Until: start + 1100, Step: 250}
+			q := record.ForecastQuery{Pattern: pattern, From: start + 100, Until: start + 1100, Step: 250}
 			got, err := t.j.Forecast(t.Context(), q)
 			t.must("forecast", err)
 			for i, f := range got {

@@ -8,8 +8,8 @@ import (
 
 	"pgregory.net/rapid"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -28,7 +28,7 @@ func ExerciseModel(t *testing.T, j journal.Store, retry func(error) bool) {
 }
 
 // drawHistories returns the complete histories of up to six messages.
-func drawHistories(r *rapid.T, first int) (histories [][]scheduler.Change, all []scheduler.Change) {
+func drawHistories(r *rapid.T, first int) (histories [][]record.Change, all []record.Change) {
 	for i := range rapid.IntRange(1, 6).Draw(r, "messages") {
 		m := newMessage(first+i, id(rapid.SampledFrom([]string{"", "a", "b"}).Draw(r, "id")))
 		history := accepted(m)
@@ -59,7 +59,7 @@ func drawHistories(r *rapid.T, first int) (histories [][]scheduler.Change, all [
 }
 
 // drawBatches splits changes into batches, shuffles them and repeats some.
-func drawBatches(r *rapid.T, all []scheduler.Change) (batches [][]scheduler.Change) {
+func drawBatches(r *rapid.T, all []record.Change) (batches [][]record.Change) {
 	for rest := rapid.Permutation(all).Draw(r, "order"); len(rest) > 0; {
 		n := rapid.IntRange(1, min(len(rest), 8)).Draw(r, "batch")
 		batches = append(batches, rest[:n])
@@ -72,8 +72,8 @@ func drawBatches(r *rapid.T, all []scheduler.Change) (batches [][]scheduler.Chan
 	return batches
 }
 
-func writeAll(r *rapid.T, t *testing.T, j journal.Store, batches [][]scheduler.Change, retry func(error) bool) {
-	todo := make(chan []scheduler.Change, len(batches))
+func writeAll(r *rapid.T, t *testing.T, j journal.Store, batches [][]record.Change, retry func(error) bool) {
+	todo := make(chan []record.Change, len(batches))
 	for _, b := range batches {
 		todo <- b
 	}
@@ -99,12 +99,12 @@ func writeAll(r *rapid.T, t *testing.T, j journal.Store, batches [][]scheduler.C
 	}
 }
 
-func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]scheduler.Change) {
+func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]record.Change) {
 	var uids []message.UID
-	var want []scheduler.Record
+	var want []record.Record
 	for _, history := range histories {
 		uids, want = append(uids, history[0].UID), append(want, recorded(history...))
-		got, err := j.History(t.Context(), history[0].UID, scheduler.MaxChanges)
+		got, err := j.History(t.Context(), history[0].UID, record.MaxChanges)
 		if err != nil {
 			r.Fatalf("history: %v", err)
 		}
@@ -125,7 +125,7 @@ func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]schedul
 	}
 	for _, w := range want {
 		if version := w.Version; w.Content == 0 && versions[w.UID].Version != 0 ||
-			w.Content > 0 && versions[w.UID] != (scheduler.Stand{State: w.State, Version: version}) {
+			w.Content > 0 && versions[w.UID] != (record.Stand{State: w.State, Version: version}) {
 			r.Fatalf("%s stands as %v, want version %d, %s (content of %d)", w.UID, versions[w.UID], version,
 				w.State, w.Content)
 		}

@@ -6,10 +6,11 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // names looks up the names and uids of pushes.
-func (t *trial) names(pushes ...*message.Message) [][]scheduler.Record {
+func (t *trial) names(pushes ...*message.Message) [][]record.Record {
 	t.Helper()
 	found, err := t.j.Names(t.Context(), pushes)
 	t.must("names", err)

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func (t *trial) prune(before message.Milli, limit, want int) {
@@ -40,11 +41,11 @@ var prunePromises = []promise{
 		}
 		t.prune(start+10, 100, 5)
 		t.prune(start+1000, 100, 10)
-		t.wantChanges(t.changes(scheduler.ChangeQuery{Limit: 100}))
+		t.wantChanges(t.changes(record.ChangeQuery{Limit: 100}))
 	}},
 	{"what has not ended is never touched, nor what is dead until it is dealt with", func(t *trial) {
-		var changes, live []scheduler.Change
-		var want []scheduler.Record
+		var changes, live []record.Change
+		var want []record.Record
 		for i := range 60 {
 			m := newMessage(i)
 			of := accepted(m)
@@ -64,7 +65,7 @@ var prunePromises = []promise{
 			}
 		}
 		revived := newMessage(100)
-		back := []scheduler.Change{accept(revived), became(revived, 2, message.StateDead, 4),
+		back := []record.Change{accept(revived), became(revived, 2, message.StateDead, 4),
 			became(revived, 3, message.StateWaiting, 5)}
 		t.write(append(changes, back...)...)
 		t.prune(start*2, 1000, 10)

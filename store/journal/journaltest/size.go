@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"strings"
 
-	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // MaxRow is the size of body and headers of the suite's largest messages, in bytes.
@@ -13,8 +13,8 @@ const MaxRow = 1<<20 + 32<<10
 
 var sizePromises = []promise{
 	{"large bodies and headers go together in one batch, whatever their bytes", func(t *trial) {
-		var changes []scheduler.Change
-		var want []scheduler.Record
+		var changes []record.Change
+		var want []record.Record
 		for i, unit := range []string{"x", "\x00", "'", "\\", "\xff"} {
 			m := newMessage(i, body(bytes.Repeat([]byte(unit), 1<<20)))
 			m.Headers = []message.Header{{Name: "Long", Value: strings.Repeat(unit, 32<<10-4)}}
@@ -22,11 +22,11 @@ var sizePromises = []promise{
 			changes, want = append(changes, c), append(want, recorded(c))
 		}
 		t.write(changes...)
-		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 10, Whole: true}), want...)
+		t.wantRecords(t.list(record.RecordQuery{Limit: 10, Whole: true}), want...)
 	}},
 	{"a batch may be of a thousand messages, and end them all", func(t *trial) {
-		var begins, ends []scheduler.Change
-		var want []scheduler.Record
+		var begins, ends []record.Change
+		var want []record.Record
 		for i := range 1000 {
 			m := newMessage(i, body(bytes.Repeat([]byte{byte(i)}, 300)))
 			begins, ends = append(begins, accept(m)), append(ends, became(m, 2, message.StateDelivered, start))
@@ -34,7 +34,7 @@ var sizePromises = []promise{
 		}
 		t.write(begins...)
 		t.write(ends...)
-		t.wantRecords(t.pages(scheduler.RecordQuery{Limit: 1000, Whole: true}), want...)
+		t.wantRecords(t.pages(record.RecordQuery{Limit: 1000, Whole: true}), want...)
 		uids := make([]message.UID, len(want))
 		for i := range want {
 			uids[i] = want[i].UID

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // everyByte holds every byte value.
@@ -29,7 +30,7 @@ var names = []string{
 
 var textPromises = []promise{
 	{"ids and keys are found exactly, and nothing that looks like them", func(t *trial) {
-		var changes []scheduler.Change
+		var changes []record.Change
 		byID, byKey := map[string]*message.Message{}, map[string]*message.Message{}
 		for i, text := range names {
 			byID[text], byKey[text] = newMessage(2*i, id(text)), newMessage(2*i+1, key(text), id("of a key"))
@@ -40,7 +41,7 @@ var textPromises = []promise{
 			t.wantUIDs(t.find(scheduler.Ref{ID: text}), byID[text])
 			t.wantUIDs(t.find(scheduler.Ref{ID: text, Keyed: true}), byID[text])
 			t.wantUIDs(t.find(scheduler.Ref{ID: "of a key", Key: text, Keyed: true}), byKey[text])
-			t.wantUIDs(t.list(scheduler.RecordQuery{Key: text, Limit: 9}), byKey[text])
+			t.wantUIDs(t.list(record.RecordQuery{Key: text, Limit: 9}), byKey[text])
 			t.wantRecords(t.records(byID[text].UID, byKey[text].UID), recorded(accept(byID[text])),
 				recorded(accept(byKey[text])))
 		}
@@ -52,9 +53,9 @@ var textPromises = []promise{
 			t.write(accept(newMessage(i, topic(text))))
 		}
 		for i, text := range topics {
-			t.wantUIDs(t.list(scheduler.RecordQuery{Topic: text, Limit: 9}), newMessage(i, topic(text)))
+			t.wantUIDs(t.list(record.RecordQuery{Topic: text, Limit: 9}), newMessage(i, topic(text)))
 			got, err := t.j.Forecast(t.Context(),
-				scheduler.ForecastQuery{Topic: text, From: start, Until: start + 1, Step: 1})
+				record.ForecastQuery{Topic: text, From: start, Until: start + 1, Step: 1})
 			if t.must("forecast", err); len(got) != 1 || got[0].Count != 1 {
 				t.Fatalf("%q: forecast %v, want 1", text, got)
 			}

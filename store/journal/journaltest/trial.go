@@ -9,6 +9,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -29,40 +30,40 @@ func (t *trial) must(step string, err error) {
 	}
 }
 
-func (t *trial) write(changes ...scheduler.Change) {
+func (t *trial) write(changes ...record.Change) {
 	t.Helper()
 	t.must("write", t.j.Write(t.Context(), nil, changes))
 }
 
-func (t *trial) records(uids ...message.UID) []scheduler.Record {
+func (t *trial) records(uids ...message.UID) []record.Record {
 	t.Helper()
 	found, err := t.j.Records(t.Context(), uids)
 	t.must("records", err)
 	return found
 }
 
-func (t *trial) list(q scheduler.RecordQuery) []scheduler.Record {
+func (t *trial) list(q record.RecordQuery) []record.Record {
 	t.Helper()
 	found, err := t.j.List(t.Context(), q)
 	t.must("list", err)
 	return found
 }
 
-func (t *trial) changes(q scheduler.ChangeQuery) []scheduler.Change {
+func (t *trial) changes(q record.ChangeQuery) []record.Change {
 	t.Helper()
 	found, err := t.j.Changes(t.Context(), q)
 	t.must("changes", err)
 	return found
 }
 
-func (t *trial) history(uid message.UID) []scheduler.Change {
+func (t *trial) history(uid message.UID) []record.Change {
 	t.Helper()
-	found, err := t.j.History(t.Context(), uid, scheduler.MaxChanges)
+	found, err := t.j.History(t.Context(), uid, record.MaxChanges)
 	t.must("history", err)
 	return found
 }
 
-func (t *trial) find(ref scheduler.Ref) []scheduler.Record {
+func (t *trial) find(ref scheduler.Ref) []record.Record {
 	t.Helper()
 	found, err := t.j.Find(t.Context(), ref, 100)
 	t.must("find", err)
@@ -70,7 +71,7 @@ func (t *trial) find(ref scheduler.Ref) []scheduler.Record {
 }
 
 // wantRecords compares records one by one.
-func (t *trial) wantRecords(got []scheduler.Record, want ...scheduler.Record) {
+func (t *trial) wantRecords(got []record.Record, want ...record.Record) {
 	t.Helper()
 	if wrong := differentRecords(got, want); wrong != "" {
 		t.Fatal(wrong)
@@ -78,7 +79,7 @@ func (t *trial) wantRecords(got []scheduler.Record, want ...scheduler.Record) {
 }
 
 // wantUIDs compares the messages of records.
-func (t *trial) wantUIDs(got []scheduler.Record, want ...*message.Message) {
+func (t *trial) wantUIDs(got []record.Record, want ...*message.Message) {
 	t.Helper()
 	g, w := make([]message.UID, len(got)), make([]message.UID, len(want))
 	for i := range got {
@@ -93,7 +94,7 @@ func (t *trial) wantUIDs(got []scheduler.Record, want ...*message.Message) {
 }
 
 // wantChanges compares changes one by one, without due, marks and content.
-func (t *trial) wantChanges(got []scheduler.Change, want ...scheduler.Change) {
+func (t *trial) wantChanges(got []record.Change, want ...record.Change) {
 	t.Helper()
 	if wrong := differentChanges(got, want); wrong != "" {
 		t.Fatal(wrong)
@@ -132,8 +133,8 @@ func due(after time.Duration) func(*message.Message) {
 }
 
 // accept returns the first change of a message.
-func accept(m *message.Message) scheduler.Change {
-	return scheduler.Change{
+func accept(m *message.Message) record.Change {
+	return record.Change{
 		UID: m.UID, Version: 1, State: message.StateWaiting, At: start - 1000, Bucket: m.UID.Bucket(4),
 		Instance: "tarry-1", Address: "10.0.0.1:7000",
 		Due: m.Due, Message: m,
@@ -141,7 +142,7 @@ func accept(m *message.Message) scheduler.Change {
 }
 
 // accepted returns the first changes of messages.
-func accepted(all ...*message.Message) (changes []scheduler.Change) {
+func accepted(all ...*message.Message) (changes []record.Change) {
 	for _, m := range all {
 		changes = append(changes, accept(m))
 	}
@@ -149,7 +150,7 @@ func accepted(all ...*message.Message) (changes []scheduler.Change) {
 }
 
 // became returns a later change of a message.
-func became(m *message.Message, version uint64, state message.State, at message.Milli) scheduler.Change {
+func became(m *message.Message, version uint64, state message.State, at message.Milli) record.Change {
 	c := accept(m)
 	c.Version, c.State, c.At, c.Message = version, state, at, nil
 	c.Term, c.Claimed, c.Attempt = 3, at-1, m.Attempt
@@ -158,7 +159,7 @@ func became(m *message.Message, version uint64, state message.State, at message.
 
 // recorded returns the record that changes of one message lead to, whatever their order: the state comes from the
 // highest version, the content from the highest version with content.
-func recorded(changes ...scheduler.Change) (r scheduler.Record) {
+func recorded(changes ...record.Change) (r record.Record) {
 	for _, c := range changes {
 		if c.Message != nil && c.Version > r.Content {
 			mark, due := r.Mark, r.Due
@@ -178,13 +179,13 @@ func recorded(changes ...scheduler.Change) (r scheduler.Record) {
 }
 
 // without returns a record as a look-up returns it that asks for neither headers nor body.
-func without(r scheduler.Record) scheduler.Record {
+func without(r record.Record) record.Record {
 	r.Headers, r.Body = nil, nil
 	return r
 }
 
 // differentRecords describes the first difference, or returns "".
-func differentRecords(got, want []scheduler.Record) string {
+func differentRecords(got, want []record.Record) string {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
@@ -199,7 +200,7 @@ func differentRecords(got, want []scheduler.Record) string {
 }
 
 // plain makes absent and empty values equal.
-func plain(r scheduler.Record) scheduler.Record {
+func plain(r record.Record) record.Record {
 	if len(r.Body) == 0 {
 		r.Body = nil
 	}
@@ -209,7 +210,7 @@ func plain(r scheduler.Record) scheduler.Record {
 	return r
 }
 
-func describe(r scheduler.Record) string {
+func describe(r record.Record) string {
 	if len(r.Body) > 100 {
 		r.Body = append(slices.Clone(r.Body[:100]), fmt.Sprintf("… %d bytes", len(r.Body))...)
 	}
@@ -217,7 +218,7 @@ func describe(r scheduler.Record) string {
 }
 
 // differentChanges describes the first difference, or returns "".
-func differentChanges(got, want []scheduler.Change) string {
+func differentChanges(got, want []record.Change) string {
 	for i := range max(len(got), len(want)) {
 		switch {
 		case i >= len(got):
@@ -232,7 +233,7 @@ func differentChanges(got, want []scheduler.Change) string {
 }
 
 // bare returns what a journal returns of a change: everything but the content.
-func bare(c scheduler.Change) scheduler.Change {
+func bare(c record.Change) record.Change {
 	c.Message = nil
 	return c
 }

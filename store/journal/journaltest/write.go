@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 var writePromises = []promise{
@@ -68,13 +69,13 @@ var writePromises = []promise{
 		end := became(m, 2, message.StateCanceled, start)
 		t.write(end)
 		t.wantRecords(t.records(m.UID), recorded(end))
-		t.wantRecords(t.list(scheduler.RecordQuery{Limit: 9, Whole: true}), recorded(end))
+		t.wantRecords(t.list(record.RecordQuery{Limit: 9, Whole: true}), recorded(end))
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}))
-		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9, Topic: m.Topic}))
+		t.wantUIDs(t.list(record.RecordQuery{Limit: 9, Topic: m.Topic}))
 		t.write(accept(m))
 		t.wantRecords(t.records(m.UID), recorded(accept(m), end))
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}), m)
-		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9, Topic: m.Topic}), m)
+		t.wantUIDs(t.list(record.RecordQuery{Limit: 9, Topic: m.Topic}), m)
 		t.wantChanges(t.history(m.UID), accept(m), end)
 	}},
 	{"one batch may hold several changes of a message, in any order", func(t *trial) {
@@ -100,7 +101,7 @@ var writePromises = []promise{
 	}},
 	{"nothing is written of an empty batch", func(t *trial) {
 		t.write()
-		t.wantUIDs(t.list(scheduler.RecordQuery{Limit: 9}))
+		t.wantUIDs(t.list(record.RecordQuery{Limit: 9}))
 	}},
 	{"versions are returned for messages whose content is known", func(t *trial) {
 		m, n, gone, bare := newMessage(1), newMessage(2), newMessage(3), newMessage(4)
@@ -108,8 +109,8 @@ var writePromises = []promise{
 			became(bare, 2, message.StateDelivered, start))
 		got, err := t.j.Versions(t.Context(), []message.UID{n.UID, gone.UID, m.UID, bare.UID, n.UID, "", "t-", "'"})
 		t.must("versions", err)
-		if len(got) != 2 || got[m.UID] != (scheduler.Stand{State: message.StateWaiting, Version: 1}) ||
-			got[n.UID] != (scheduler.Stand{State: message.StateDelivered, Version: 7}) {
+		if len(got) != 2 || got[m.UID] != (record.Stand{State: message.StateWaiting, Version: 1}) ||
+			got[n.UID] != (record.Stand{State: message.StateDelivered, Version: 7}) {
 			t.Fatalf("got %v", got)
 		}
 		if got, err = t.j.Versions(t.Context(), nil); err != nil || len(got) != 0 {
@@ -153,7 +154,7 @@ var writePromises = []promise{
 		if err := t.j.Ping(ctx); !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want canceled", err)
 		}
-		if _, err := t.j.List(ctx, scheduler.RecordQuery{Limit: 1}); !errors.Is(err, context.Canceled) {
+		if _, err := t.j.List(ctx, record.RecordQuery{Limit: 1}); !errors.Is(err, context.Canceled) {
 			t.Fatalf("got %v, want canceled", err)
 		}
 		t.write(accept(m))

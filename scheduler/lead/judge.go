@@ -1,30 +1,31 @@
-package scheduler
+package lead
 
 import (
 	"context"
 	"slices"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // judge decides what a round of results means for each message: an end, or another wait. It is the only place that
 // interprets NATS outcomes.
 func (st *settler) judge(ctx context.Context, results []result) {
-	s := st.l.s
+	s := st.l
 	wall, mono := s.cfg.Clock.Now(), time.Now()
 	st.ends = slices.Grow(st.ends, len(results))
 	for i := range results {
 		r := &results[i]
 		m := r.message
-		b := Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: m.Mark}
+		b := scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score(), Mark: m.Mark}
 		b.Mark.Lane = ""
 		switch {
 		case r.ends != message.StateNone && st.copies.again(r, mono):
 			b.Score = scoreAt(b.Score, wall.Add(lastBackoff))
 			if r.refused {
 				b.Mark.Changes++
-				b.Message, b.Reason = m, bounded(Refused.String()+": "+r.why)
+				b.Message, b.Reason = m, bounded(scheduler.Refused.String()+": "+r.why)
 			}
 		case r.ends != message.StateNone:
 			st.ends = append(st.ends, st.ended(r))
@@ -34,11 +35,11 @@ func (st *settler) judge(ctx context.Context, results []result) {
 			if r.park == r.from.lane && r.park.Destination() {
 				b.Score = scoreAt(b.Score, wall) // the next turn sorts the messages behind it
 			}
-		case r.outcome.Kind == Delivered:
+		case r.outcome.Kind == scheduler.Delivered:
 			s.metrics.delivered.Inc()
 			s.metrics.lateness.Observe(max(wall.Add(-mono.Sub(r.at)).Sub(m.Due.Time()), 0).Seconds())
 			st.succeeded(r)
-			end := End{
+			end := scheduler.End{
 				Message:  m,
 				State:    message.StateDelivered,
 				Stream:   r.outcome.Stream,
@@ -60,16 +61,16 @@ func (st *settler) judge(ctx context.Context, results []result) {
 
 // waits decides how a message waits again after an attempt that did not deliver it. It returns false if the message is
 // dead instead; the message then comes back to the settler once its copy has been sent.
-func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono time.Time) bool {
-	m, s := r.message, st.l.s
+func (st *settler) waits(ctx context.Context, r *result, b *scheduler.Back, wall, mono time.Time) bool {
+	m, s := r.message, st.l
 	s.metrics.failures.WithLabelValues(r.outcome.Kind.String()).Inc()
 	switch r.outcome.Kind {
-	case NotSent:
+	case scheduler.NotSent:
 		b.Mark.Lane = r.from.lane
 		if r.from.probe {
 			st.l.lanes.unprobe(r.from.lane, mono)
 		}
-	case Refused:
+	case scheduler.Refused:
 		st.succeeded(r) // the destination answered: it refuses this message, not all of them
 		b.Mark.Refusals++
 		delay, over := st.afterRefusal(m, int(b.Mark.Refusals))
@@ -82,7 +83,7 @@ func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono tim
 		st.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32(
 			"refusals", b.Mark.Refusals).Msg("message was refused")
 		b.Score = scoreAt(b.Score, wall.Add(delay))
-	case Unknown:
+	case scheduler.Unknown:
 		b.Mark.Uncertain = true
 		b.Mark.Lane = st.failed(r, mono)
 	default: // Unanswered, NoListener
@@ -92,10 +93,10 @@ func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono tim
 	switch {
 	case lane == sharedLane:
 		b.Score = scoreAt(b.Score, wall.Add(lastBackoff))
-	case lane == message.LaneCore.Lane(m.Topic) && r.outcome.Kind == NoListener:
+	case lane == message.LaneCore.Lane(m.Topic) && r.outcome.Kind == scheduler.NoListener:
 		// It keeps its place: nobody listens on the only subject of this lane, and its messages leave in order once
 		// somebody does.
-	case lane != "" && lane == r.from.lane && r.outcome.Kind != NotSent:
+	case lane != "" && lane == r.from.lane && r.outcome.Kind != scheduler.NotSent:
 		// To the end of the lane, so that the next probe is another message: a stream may refuse one subject and take
 		// all others.
 		b.Score = scoreAt(b.Score, wall)
@@ -111,35 +112,35 @@ func (st *settler) waits(ctx context.Context, r *result, b *Back, wall, mono tim
 // schedule or its topic's, or a few short times without one. over reports that the message is dead.
 func (st *settler) afterRefusal(m *message.Message, n int) (delay time.Duration, over bool) {
 	schedule := &m.Retry
-	if t := st.l.s.cfg.Topics.Of(m.Topic); schedule.Empty() && t != nil {
+	if t := st.l.cfg.Topics.Of(m.Topic); schedule.Empty() && t != nil {
 		schedule = &t.Retry
 	}
 	if !schedule.Empty() {
 		return schedule.After(n)
 	}
-	return firstBackoff << min(n, 5), n >= st.l.s.cfg.Attempts
+	return firstBackoff << min(n, 5), n >= st.l.cfg.Attempts
 }
 
 // ended returns the end of a message that was not delivered.
-func (st *settler) ended(r *result) End {
+func (st *settler) ended(r *result) scheduler.End {
 	m := r.message
 	why := r.why
 	if r.ends == message.StateExpired {
-		st.l.s.metrics.expired.Inc()
+		st.l.metrics.expired.Inc()
 	} else {
-		st.l.s.metrics.dead.Inc()
+		st.l.metrics.dead.Inc()
 		event := st.log.Error().Str("why", why).Str("uid", string(m.UID))
 		if m.ID != "" {
 			event.Str("id", m.ID)
 		}
 		event.Str("topic", m.Topic).Uint32("refusals", m.Mark.Refusals).Msg("message is dead")
 	}
-	if r.copied && r.outcome.Kind != Delivered {
+	if r.copied && r.outcome.Kind != scheduler.Delivered {
 		st.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Str(
 			"state", r.ends.String()).Msg("the copy of what ended is lost")
 		why = bounded(why + "; its copy was not taken: " + r.outcome.Kind.String())
 	}
-	return End{Message: m, State: r.ends, Uncertain: m.Mark.Uncertain, Reason: why}
+	return scheduler.End{Message: m, State: r.ends, Uncertain: m.Mark.Uncertain, Reason: why}
 }
 
 // scoreAt returns the score that moves a message to a later place in the order, that of the given time.
@@ -148,7 +149,7 @@ func scoreAt(score int64, at time.Time) int64 { return int64(message.CeilMilli(a
 // own returns the lane of the message's destination. A probe that came from another lane and went to that destination
 // says nothing about the lane it came from, which still has to be probed.
 func (st *settler) own(r *result) message.Lane {
-	name := st.l.s.cfg.Publisher.Lane(r.message)
+	name := st.l.cfg.Publisher.Lane(r.message)
 	if r.from.probe && r.from.lane != name {
 		st.l.lanes.skip(r.from.lane)
 	}
@@ -170,7 +171,7 @@ func (st *settler) succeeded(r *result) {
 // failed counts a failure against the lane of the message's destination and returns where the message waits next.
 func (st *settler) failed(r *result, now time.Time) message.Lane {
 	name := st.own(r)
-	to, parkedNow := st.l.lanes.failed(name, r.outcome.Kind == NoListener, reason(r.outcome.Err), now)
+	to, parkedNow := st.l.lanes.failed(name, r.outcome.Kind == scheduler.NoListener, reason(r.outcome.Err), now)
 	if parkedNow {
 		st.log.Warn().Err(r.outcome.Err).Str("lane", string(name)).Str("topic", r.message.Topic).Msg("lane parked")
 	}
@@ -192,9 +193,9 @@ const reasonUnparked = "unparked"
 // into a parked lane. Neither probes nor other vain attempts therefore raise the version of a waiting message.
 func returned(r *result, lane message.Lane) (kind message.Kind, why string, changed bool) {
 	switch r.outcome.Kind {
-	case NotSent:
+	case scheduler.NotSent:
 		return message.KindPlain, "", false
-	case Unanswered, NoListener:
+	case scheduler.Unanswered, scheduler.NoListener:
 		if !lane.Parks() || r.from.lane.Parks() {
 			return message.KindPlain, "", false
 		}
@@ -204,7 +205,7 @@ func returned(r *result, lane message.Lane) (kind message.Kind, why string, chan
 }
 
 // attempted describes how an attempt went.
-func attempted(o *Outcome) string {
+func attempted(o *scheduler.Outcome) string {
 	if why := reason(o.Err); why != "" {
 		return o.Kind.String() + ": " + why
 	}
@@ -221,8 +222,3 @@ func reason(err error) string {
 
 // bounded cuts a reason to what the store takes.
 func bounded(s string) string { return s[:min(len(s), 200)] }
-
-var outcomeWords = []string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"}
-
-// String returns the kind's word in metrics.
-func (k OutcomeKind) String() string { return word(outcomeWords, k) }

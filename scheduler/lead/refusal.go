@@ -1,9 +1,10 @@
-package scheduler
+package lead
 
 import (
 	"context"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -15,14 +16,14 @@ func (l *leadership) watchRefusals() func(context.Context) error {
 	known := map[message.UID]message.Transition{}
 	return func(ctx context.Context) error {
 		for bucket := range message.Bucket(len(l.scanners)) {
-			var refused []Refusal
+			var refused []scheduler.Refusal
 			err := l.call(ctx, func(ctx context.Context) (err error) {
-				refused, err = l.timeline.Refused(ctx, bucket)
+				refused, err = l.cfg.Timeline.Refused(ctx, bucket)
 				return err
 			})
 			if err != nil { // the next look, or the next leader, finds them
 				if ctx.Err() == nil {
-					l.s.log.Warn().Err(err).Int("bucket", int(bucket)).Msg("refused transitions cannot be read")
+					l.log.Warn().Err(err).Int("bucket", int(bucket)).Msg("refused transitions cannot be read")
 				}
 				continue
 			}
@@ -30,17 +31,17 @@ func (l *leadership) watchRefusals() func(context.Context) error {
 				if step, is := known[r.UID]; is && step == r.Transition {
 					continue
 				}
-				if len(known) >= MaxRefusals*int(message.Bucket(len(l.scanners))) {
+				if len(known) >= scheduler.MaxRefusals*int(message.Bucket(len(l.scanners))) {
 					clear(known) // long ago; some are logged again
 				}
 				known[r.UID] = r.Transition
-				l.s.metrics.barred.Inc()
+				l.metrics.barred.Inc()
 				if r.Unreadable {
-					l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", int(bucket)).
+					l.log.Error().Str("uid", string(r.UID)).Int("bucket", int(bucket)).
 						Msg("the record of a message cannot be read; it stays as it is")
 					continue
 				}
-				l.s.log.Error().Str("uid", string(r.UID)).Int("bucket", int(bucket)).Str("from", r.From.String()).Str(
+				l.log.Error().Str("uid", string(r.UID)).Int("bucket", int(bucket)).Str("from", r.From.String()).Str(
 					"to", r.To.String()).
 					Str("kind", r.Kind.String()).Msg("a transition was refused; the message stays as it was")
 			}
@@ -48,17 +49,3 @@ func (l *leadership) watchRefusals() func(context.Context) error {
 		return nil
 	}
 }
-
-// Refusal is a transition that a store was asked for and did not make.
-type Refusal struct {
-	UID    message.UID
-	Bucket message.Bucket
-	message.Transition
-	At message.Milli
-	// Unreadable: the record of the message is damaged, so that nobody knows its state. From is then StateNone, and To
-	// is the state that the refused call would have given it.
-	Unreadable bool
-}
-
-// MaxRefusals bounds how many refusals a bucket keeps.
-const MaxRefusals = 1000

@@ -1,4 +1,4 @@
-package scheduler
+package lead
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -22,14 +23,14 @@ type settler struct {
 	results []result
 
 	// Used only by the settling goroutine: what is judged and not written yet.
-	ends []End
-	back []Back
+	ends []scheduler.End
+	back []scheduler.Back
 }
 
 // result is the outcome of one claimed message on this instance.
 type result struct {
 	message *message.Message
-	outcome Outcome
+	outcome scheduler.Outcome
 	from    origin        // where it was claimed
 	park    message.Lane  // it was set aside unsent, for this lane
 	ends    message.State // the state in which it ends without an attempt; why is the reason
@@ -48,7 +49,7 @@ const (
 
 func newSettler(sh shared) *settler {
 	st := &settler{shared: sh, ready: make(chan struct{}, 1), stopped: make(chan struct{})}
-	st.copies = copies{s: sh.l.s, put: st.put, tries: map[message.UID]vain{}}
+	st.copies = copies{l: sh.l, put: st.put, tries: map[message.UID]vain{}}
 	return st
 }
 
@@ -57,7 +58,7 @@ func (st *settler) put(r result) {
 	st.mu.Lock()
 	st.results = append(st.results, r)
 	st.mu.Unlock()
-	signal(st.ready)
+	rouseBy(st.ready)
 }
 
 // run ends and returns claimed messages until ctx ends and the scanner has stopped. It then waits for the missing
@@ -69,7 +70,7 @@ func (st *settler) run(ctx context.Context) error {
 		case <-st.stopped:
 			return st.drain(context.WithoutCancel(ctx))
 		}
-		sleep(ctx, time.Until(st.l.s.nextBeat(settlePause)))
+		sleep(ctx, time.Until(st.l.nextBeat(settlePause)))
 		if err := st.round(ctx); over(err) {
 			return err
 		} else if err != nil {
@@ -77,14 +78,14 @@ func (st *settler) run(ctx context.Context) error {
 				st.log.Warn().Err(err).Msg("settle failed")
 			}
 			waitFor(st.stopped, retryPause) // also when ctx has ended: the lease may still serve
-			signal(st.ready)
+			rouseBy(st.ready)
 		}
 	}
 }
 
 // drain ends a leadership: nothing new is handed over any more.
 func (st *settler) drain(ctx context.Context) error {
-	until := time.Now().Add(min(st.l.s.cfg.StopTimeout, st.l.lease()))
+	until := time.Now().Add(min(st.l.cfg.StopTimeout, st.l.lease()))
 	for {
 		err := st.round(ctx)
 		if over(err) {
@@ -121,13 +122,13 @@ func (st *settler) round(ctx context.Context) error {
 // write records ends and returns. Both calls may be repeated: each names the claim, so a repeat does not affect a
 // message that has been claimed again since.
 func (st *settler) write(ctx context.Context) error {
-	tl, cfg := st.l.timeline, &st.l.s.cfg
+	tl, cfg := st.l.cfg.Timeline, &st.l.cfg
 	ctx = context.WithoutCancel(ctx) // ends and returns are written as long as the lease lasts
 	st.ends = slices.DeleteFunc(st.ends, st.endless)
 	for len(st.ends) > 0 {
 		ends := st.ends[:st.finishable()]
 		if err := st.l.call(ctx, func(ctx context.Context) error {
-			_, err := tl.Finish(ctx, st.bucket, Leader(st.l.term), ends, cfg.Clock.Milli())
+			_, err := tl.Finish(ctx, st.bucket, scheduler.Leader(st.l.term), ends, cfg.Clock.Milli())
 			return err
 		}); err != nil {
 			return fmt.Errorf("finish %d: %w", len(ends), err)
@@ -138,12 +139,12 @@ func (st *settler) write(ctx context.Context) error {
 	for len(st.back) > 0 {
 		back := st.back[:min(len(st.back), settleBatch)]
 		if err := st.l.call(ctx, func(ctx context.Context) error {
-			_, err := tl.Return(ctx, st.bucket, Leader(st.l.term), back, cfg.Clock.Milli())
+			_, err := tl.Return(ctx, st.bucket, scheduler.Leader(st.l.term), back, cfg.Clock.Milli())
 			return err
 		}); err != nil {
 			return fmt.Errorf("return %d: %w", len(back), err)
 		}
-		st.l.s.metrics.returned.Add(float64(len(back)))
+		st.l.metrics.returned.Add(float64(len(back)))
 		st.inbox.returned(back)
 		st.drop(len(back), func(i int) (message.UID, uint64) { return back[i].UID, back[i].Claim })
 		st.back = st.back[len(back):]
@@ -160,12 +161,13 @@ func (st *settler) drop(n int, claim func(int) (message.UID, uint64)) {
 
 // endless reports whether the table of transitions does not allow the end. The store is still asked for it once, so
 // that it lists the message, which stays in flight.
-func (st *settler) endless(e End) bool {
+func (st *settler) endless(e scheduler.End) bool {
 	if e.Known() {
 		return false
 	}
 	err := st.l.call(context.Background(), func(ctx context.Context) error {
-		_, err := st.l.timeline.Finish(ctx, st.bucket, Leader(st.l.term), []End{e}, st.l.s.cfg.Clock.Milli())
+		_, err := st.l.cfg.Timeline.Finish(ctx, st.bucket, scheduler.Leader(st.l.term), []scheduler.End{e},
+			st.l.cfg.Clock.Milli())
 		return err
 	})
 	st.log.Error().Err(err).Str("uid", string(e.Message.UID)).Str("state", e.State.String()).Msg(
@@ -181,7 +183,7 @@ func (st *settler) finishable() int {
 		if st.ends[n].State.Kept() {
 			bytes += len(st.ends[n].Message.Body)
 		}
-		if n > 0 && bytes > st.l.s.cfg.ClaimBytes {
+		if n > 0 && bytes > st.l.cfg.ClaimBytes {
 			break
 		}
 		n++

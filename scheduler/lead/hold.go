@@ -1,4 +1,4 @@
-package scheduler
+package lead
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -22,26 +23,28 @@ import (
 // A message passes the three in this order, and then its destination's lane. No stream lane or core lane has a name of
 // this form, because stream names have no dot.
 type holds struct {
-	topics *Topics
+	topics *scheduler.Topics
 
 	reading  sync.Mutex // held from reading the pauses to setting them, so that a later reading wins
 	readFrom time.Time  // when the last reading began, under reading
 	mu       sync.Mutex
-	pauses   []Pause
+	pauses   []scheduler.Pause
 	paces    map[message.Lane]*pace // by lane
 }
 
 // pauseLook is how often the leader reads the pauses.
 const pauseLook = time.Second
 
-func newHolds(topics *Topics) *holds { return &holds{topics: topics, paces: map[message.Lane]*pace{}} }
+func newHolds(topics *scheduler.Topics) *holds {
+	return &holds{topics: topics, paces: map[message.Lane]*pace{}}
+}
 
 // set replaces the pauses; it reports whether one ended.
-func (h *holds) set(pauses []Pause) (resumed bool) {
+func (h *holds) set(pauses []scheduler.Pause) (resumed bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, was := range h.pauses {
-		resumed = resumed || !slices.ContainsFunc(pauses, func(p Pause) bool { return p.Pattern == was.Pattern })
+		resumed = resumed || !slices.ContainsFunc(pauses, func(p scheduler.Pause) bool { return p.Pattern == was.Pattern })
 	}
 	h.pauses = pauses
 	return resumed
@@ -52,7 +55,7 @@ func (h *holds) paused(topic string) message.Lane {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := range h.pauses {
-		if Matches(h.pauses[i].Pattern, topic) {
+		if scheduler.Matches(h.pauses[i].Pattern, topic) {
 			return message.LanePaused.Lane(h.pauses[i].Pattern)
 		}
 	}
@@ -60,7 +63,7 @@ func (h *holds) paused(topic string) message.Lane {
 }
 
 // paceOf returns the lane and the pace for a message whose topic has a rate, or nil if it has none.
-func (h *holds) paceOf(t *Topic, late bool) (message.Lane, *pace) {
+func (h *holds) paceOf(t *scheduler.Topic, late bool) (message.Lane, *pace) {
 	kind, rate := message.LaneRate, t.Rate
 	if late && t.CatchUp > 0 {
 		kind, rate = message.LaneLate, t.CatchUp
@@ -78,7 +81,7 @@ func (h *holds) turn(lane message.Lane, now time.Time) (n int, wait time.Time) {
 	if lane.Kind() == message.LanePaused {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		if slices.ContainsFunc(h.pauses, func(p Pause) bool { return p.Pattern == lane.Name() }) {
+		if slices.ContainsFunc(h.pauses, func(p scheduler.Pause) bool { return p.Pattern == lane.Name() }) {
 			return 0, now.Add(lastBackoff) // a resume opens it earlier
 		}
 		return laneBatch, time.Time{}
@@ -92,7 +95,7 @@ func (h *holds) turn(lane message.Lane, now time.Time) (n int, wait time.Time) {
 
 // standing returns the rate that the settings give a lane, or 0 if they give none.
 func (h *holds) standing(lane message.Lane) float64 {
-	for _, t := range h.topics.all() {
+	for _, t := range h.topics.All() {
 		switch lane {
 		case message.LaneRate.Lane(t.Pattern):
 			return t.Rate
@@ -177,8 +180,8 @@ func (l *leadership) watchPauses(ctx context.Context) error {
 	if l.over(err) {
 		return err
 	}
-	if err != nil && !errors.Is(err, ErrUncertified) && ctx.Err() == nil {
-		l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("what is paused cannot be read")
+	if err != nil && !errors.Is(err, scheduler.ErrUncertified) && ctx.Err() == nil {
+		l.log.Warn().Err(err).Uint64("term", l.term).Msg("what is paused cannot be read")
 	}
 	return nil
 }
@@ -192,13 +195,13 @@ func (l *leadership) readPauses(ctx context.Context) error {
 		return nil // the reading that held the lock began after this call, so it suffices
 	}
 	began := time.Now()
-	var pauses []Pause
+	var pauses []scheduler.Pause
 	err := l.call(ctx, func(ctx context.Context) (err error) {
-		pauses, err = l.s.cfg.Timeline.Pauses(ctx)
+		pauses, err = l.cfg.Timeline.Pauses(ctx)
 		return err
 	})
 	if err != nil {
-		return looked("read pauses", err)
+		return scheduler.Looked("read pauses", err)
 	}
 	l.holds.readFrom = began
 	if l.holds.set(pauses) {

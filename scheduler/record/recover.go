@@ -1,8 +1,9 @@
-package scheduler
+package record
 
 import (
 	"context"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -78,8 +79,8 @@ type Outbox interface {
 type Mending interface {
 	Outbox
 	// Find is Acceptor's, and Refused is Leading's.
-	Find(ctx context.Context, ref Ref) ([]message.Info, error)
-	Refused(ctx context.Context, bucket message.Bucket) ([]Refusal, error)
+	Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error)
+	Refused(ctx context.Context, bucket message.Bucket) ([]scheduler.Refusal, error)
 	// Restore stores records of the journal that are missing here or have a lower version here. The record of a live
 	// message makes it wait; the record of an end is remembered as that end. A message already due becomes uncertain,
 	// which is a change of its own. Messages in flight are not touched. results[i] is the outcome of records[i]. read
@@ -124,9 +125,9 @@ type Recovering interface {
 	Certify(ctx context.Context, bucket message.Bucket, term uint64, c Certification) error
 
 	// Pauses, Pause and Resume are those of Steering: pauses must be in place before anything is claimed.
-	Pauses(ctx context.Context) ([]Pause, error)
-	Pause(ctx context.Context, p Pause) (PauseChange, error)
-	Resume(ctx context.Context, pattern string, now message.Milli) (bool, PauseChange, error)
+	Pauses(ctx context.Context) ([]scheduler.Pause, error)
+	Pause(ctx context.Context, p scheduler.Pause) (scheduler.PauseChange, error)
+	Resume(ctx context.Context, pattern string, now message.Milli) (bool, scheduler.PauseChange, error)
 }
 
 // Stand is the state and version of a message in the timeline.

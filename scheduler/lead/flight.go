@@ -1,10 +1,11 @@
-package scheduler
+package lead
 
 import (
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -83,12 +84,12 @@ func (f *flight) compare(claimed int) int {
 
 // lost returns the claims of the store that are not known here. Their messages were never handed to NATS, so their
 // marks stay.
-func (f *flight) lost(held []Held) (lost []Back) {
+func (f *flight) lost(held []scheduler.Held) (lost []scheduler.Back) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	for _, h := range held {
 		if m := f.messages[h.UID]; m == nil || m.Claim != h.Claim {
-			lost = append(lost, Back{UID: h.UID, Claim: h.Claim, Keep: true})
+			lost = append(lost, scheduler.Back{UID: h.UID, Claim: h.Claim, Keep: true})
 		}
 	}
 	return lost

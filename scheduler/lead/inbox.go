@@ -1,8 +1,9 @@
-package scheduler
+package lead
 
 import (
 	"sync"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -21,7 +22,7 @@ type inbox struct {
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1), parked: map[message.Lane]int{}} }
 
 // rouse wakes the scanner once.
-func (in *inbox) rouse() { signal(in.wake) }
+func (in *inbox) rouse() { rouseBy(in.wake) }
 
 // nudge informs the scanner of a message due at the given time.
 func (in *inbox) nudge(due message.Milli) {
@@ -62,7 +63,7 @@ func (in *inbox) claimed(head message.Milli) {
 }
 
 // returned informs the scanner of messages that wait again, in lanes or in the bucket.
-func (in *inbox) returned(back []Back) {
+func (in *inbox) returned(back []scheduler.Back) {
 	var head message.Milli
 	in.mu.Lock()
 	for i := range back {
@@ -96,4 +97,12 @@ func (in *inbox) lanes() (parked map[message.Lane]int, opened bool) {
 	}
 	opened, in.laneOpen = in.laneOpen, false
 	return parked, opened
+}
+
+// rouseBy sends on a buffered channel unless the buffer is full.
+func rouseBy(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
 }

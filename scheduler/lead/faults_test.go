@@ -1,4 +1,4 @@
-package scheduler_test
+package lead_test
 
 import (
 	"context"
@@ -12,29 +12,30 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 func TestRun_AnExpiredProbeDoesNotCloseItsLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
+		r := rig.New(t, 1, nil)
 		away := true
-		r.nats.answer = func(*message.Message, int) scheduler.Outcome {
+		r.Nats.Answer = func(*message.Message, int) scheduler.Outcome {
 			if away {
 				return scheduler.Outcome{Kind: scheduler.NoListener, Err: errors.New("nobody")}
 			}
 			return scheduler.Outcome{}
 		}
-		stop := r.lead(r.s, 1)
-		defer stop(errStop)
-		r.push(scheduler.Push{Delay: time.Second, TTL: 3 * time.Second, Body: []byte("ttl")})
-		r.push(scheduler.Push{Delay: 2 * time.Second, Body: []byte("keep")})
+		stop := r.Lead(r.S, 1)
+		defer stop(rig.ErrStop)
+		r.Push(scheduler.Push{Delay: time.Second, TTL: 3 * time.Second, Body: []byte("ttl")})
+		r.Push(scheduler.Push{Delay: 2 * time.Second, Body: []byte("keep")})
 		time.Sleep(30 * time.Second)
-		r.nats.mu.Lock()
+		r.Nats.Mu.Lock()
 		away = false
-		r.nats.mu.Unlock()
-		r.push(scheduler.Push{Delay: time.Second, Body: []byte("new")})
+		r.Nats.Mu.Unlock()
+		r.Push(scheduler.Push{Delay: time.Second, Body: []byte("new")})
 		time.Sleep(time.Hour)
-		if got := len(r.nats.arrived()); got != 2 {
+		if got := len(r.Nats.Arrived()); got != 2 {
 			t.Fatalf("an hour after the listener came back %d of 2 messages arrived", got)
 		}
 	})
@@ -65,7 +66,7 @@ func (s *lostReturn) Return(ctx context.Context, b message.Bucket, holder schedu
 
 // slowNats refuses the first message for now; the others arrive at once and are acknowledged late.
 type slowNats struct {
-	*nats
+	*rig.NATS
 	mu sync.Mutex
 	n  int
 }
@@ -82,9 +83,9 @@ func (n *slowNats) Send(_ context.Context, batch []*message.Message,
 			continue
 		}
 		go func() { // the stream has it at once; its ack takes 1.9 s, within the publish time-out
-			n.nats.mu.Lock()
-			n.nats.got = append(n.nats.got, arrival{m, time.Now()})
-			n.nats.mu.Unlock()
+			n.NATS.Mu.Lock()
+			n.NATS.Got = append(n.NATS.Got, rig.Arrival{M: m, At: time.Now()})
+			n.NATS.Mu.Unlock()
 			time.Sleep(1900 * time.Millisecond)
 			done(m, scheduler.Outcome{})
 		}()
@@ -94,32 +95,23 @@ func (n *slowNats) Send(_ context.Context, batch []*message.Message,
 func TestRun_ARepeatedReturnLeavesALaterClaimAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lostReturn{lost: 1}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		pub := &slowNats{nats: r.nats}
-		s, err := scheduler.New(scheduler.Config{
-			Timeline: store, Publisher: pub, IDs: scheduler.NewIDs(held{}, time.Now),
-			Clock:    scheduler.NewClock(scheduler.System()),
-			MaxDelay: time.Hour, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
-			Pending: 4096, Attempts: 3,
-			CallTimeout: time.Second, StopTimeout: 5 * time.Second,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := r.lead(s, 1)
-		a := r.push(scheduler.Push{Delay: time.Second})
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		pub := &slowNats{NATS: r.Nats}
+		s := r.Over(store, pub)
+		stop := r.Lead(s, 1)
+		a := r.Push(scheduler.Push{Delay: time.Second})
 		ending := false
 		for i := range 400 {
 			time.Sleep(10 * time.Millisecond)
-			n := len(r.nats.arrived())
+			n := len(r.Nats.Arrived())
 			if n == 0 {
 				continue
 			}
 			if n == 1 && !ending {
 				ending = true
-				go stop(errStop) // a graceful stop; NATS away (Ready false) or a full window do the same
+				go stop(rig.ErrStop) // a graceful stop; NATS away (Ready false) or a full window do the same
 			}
-			c, err := r.s.Cancel(context.Background(), scheduler.Ref{UID: a.UID})
+			c, err := r.S.Cancel(context.Background(), scheduler.Ref{UID: a.UID})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -129,7 +121,7 @@ func TestRun_ARepeatedReturnLeavesALaterClaimAlone(t *testing.T) {
 			}
 		}
 		time.Sleep(5 * time.Second)
-		if got := len(r.nats.arrived()); got != 1 {
+		if got := len(r.Nats.Arrived()); got != 1 {
 			t.Errorf("it arrived %d times", got)
 		}
 	})
@@ -137,24 +129,24 @@ func TestRun_ARepeatedReturnLeavesALaterClaimAlone(t *testing.T) {
 
 func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
-		r.nats.lane = func(*message.Message) message.Lane { return "js:S" }
-		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
+		r := rig.New(t, 1, nil)
+		r.Nats.LaneOf = func(*message.Message) message.Lane { return "js:S" }
+		r.Nats.Answer = func(m *message.Message, _ int) scheduler.Outcome {
 			if m.Topic == "full" {
 				return scheduler.Outcome{Kind: scheduler.Unanswered,
 					Err: errors.New("maximum messages per subject exceeded (503, 10077)")}
 			}
 			return scheduler.Outcome{}
 		}
-		stop := r.lead(r.s, 1)
-		defer stop(errStop)
-		r.push(scheduler.Push{Topic: "full", Delay: time.Second})
+		stop := r.Lead(r.S, 1)
+		defer stop(rig.ErrStop)
+		r.Push(scheduler.Push{Topic: "full", Delay: time.Second})
 		time.Sleep(10 * time.Second)
 		for i := range 100 {
-			r.push(scheduler.Push{Topic: fmt.Sprint("ok.", i), Delay: time.Second})
+			r.Push(scheduler.Push{Topic: fmt.Sprint("ok.", i), Delay: time.Second})
 		}
 		time.Sleep(30 * time.Minute)
-		if got := len(r.nats.arrived()); got != 100 {
+		if got := len(r.Nats.Arrived()); got != 100 {
 			t.Fatalf("%d of 100 messages of other subjects arrived in half an hour", got)
 		}
 	})
@@ -163,10 +155,10 @@ func TestRun_OneRefusedSubjectDoesNotHoldItsStreamBack(t *testing.T) {
 // A lane keeps its name in the store while settings and streams change: its messages may now belong to another lane.
 func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := newRig(t, 1, nil)
+		r := rig.New(t, 1, nil)
 		var away []string // topics that are refused
-		r.nats.lane = func(*message.Message) message.Lane { return "js:WELL" }
-		r.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
+		r.Nats.LaneOf = func(*message.Message) message.Lane { return "js:WELL" }
+		r.Nats.Answer = func(m *message.Message, _ int) scheduler.Outcome {
 			if slices.Contains(away, m.Topic) {
 				return scheduler.Outcome{Kind: scheduler.Unanswered,
 					Err: errors.New("maximum messages exceeded (503, 10077)")}
@@ -174,40 +166,40 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 			return scheduler.Outcome{}
 		}
 		arrived := func(topic string) (n int, latest time.Duration) {
-			for _, a := range r.nats.arrived() {
-				if a.m.Topic == topic {
-					n, latest = n+1, max(latest, a.at.Sub(a.m.Due.Time()))
+			for _, a := range r.Nats.Arrived() {
+				if a.M.Topic == topic {
+					n, latest = n+1, max(latest, a.At.Sub(a.M.Due.Time()))
 				}
 			}
 			return n, latest
 		}
 		change := func(f func()) {
-			r.nats.mu.Lock()
-			defer r.nats.mu.Unlock()
+			r.Nats.Mu.Lock()
+			defer r.Nats.Mu.Unlock()
 			f()
 		}
 		change(func() { away = []string{"sick", "well"} })
-		stop := r.lead(r.s, 1)
+		stop := r.Lead(r.S, 1)
 		const strays = 2000
 		var sick []message.UID
 		for range strays {
-			sick = append(sick, r.push(scheduler.Push{Topic: "sick", Delay: time.Second}).UID)
+			sick = append(sick, r.Push(scheduler.Push{Topic: "sick", Delay: time.Second}).UID)
 		}
 		time.Sleep(10 * time.Second)
-		if lane := r.info(sick[strays-1]).Mark.Lane; lane != "js:WELL" {
+		if lane := r.Info(sick[strays-1]).Mark.Lane; lane != "js:WELL" {
 			t.Fatalf("parked in %q", lane)
 		}
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		// Another stream has it by now, and that refuses it still.
 		change(func() {
 			away = []string{"sick"}
-			r.nats.lane = func(m *message.Message) message.Lane {
+			r.Nats.LaneOf = func(m *message.Message) message.Lane {
 				return map[string]message.Lane{"sick": "js:SICK", "well": "js:WELL"}[m.Topic]
 			}
 		})
-		stop = r.lead(r.s, 2)
+		stop = r.Lead(r.S, 2)
 		for range 100 {
-			r.push(scheduler.Push{Topic: "well", Delay: time.Millisecond})
+			r.Push(scheduler.Push{Topic: "well", Delay: time.Millisecond})
 			time.Sleep(10 * time.Millisecond)
 		}
 		time.Sleep(10 * time.Second)
@@ -215,17 +207,17 @@ func TestRun_WhatStrayedIntoALaneDoesNotParkIt(t *testing.T) {
 			t.Errorf("%d of 100 messages of the healthy stream arrived, the latest %s late", n, late)
 		}
 		for _, uid := range sick {
-			if info := r.info(uid); info.State != message.StateWaiting || info.Mark.Lane != "js:SICK" {
+			if info := r.Info(uid); info.State != message.StateWaiting || info.Mark.Lane != "js:SICK" {
 				t.Fatalf("%s is %s in the lane %q", uid, info.State, info.Mark.Lane)
 			}
 		}
 		change(func() { away = nil })
 		time.Sleep(20 * time.Second)
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		if n, _ := arrived("sick"); n != strays {
 			t.Errorf("%d of %d messages of the stream that refused arrived", n, strays)
 		}
-		if lanes, err := r.store.Lanes(t.Context(), 0); err != nil || len(lanes) != 0 {
+		if lanes, err := r.Store.Lanes(t.Context(), 0); err != nil || len(lanes) != 0 {
 			t.Errorf("lanes left: %v, %v", lanes, err)
 		}
 	})
@@ -268,17 +260,17 @@ func (s *lateClaim) Add(ctx context.Context, b message.Bucket, batch []*message.
 func TestRun_FindsWhatALateClaimTookAlthoughNothingElseIsDue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &lateClaim{armed: true}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
-		r.push(scheduler.Push{Delay: time.Second})
-		stop := r.lead(r.s, 1)
-		defer func() { _ = stop(errStop) }()
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r.Push(scheduler.Push{Delay: time.Second})
+		stop := r.Lead(r.S, 1)
+		defer func() { _ = stop(rig.ErrStop) }()
 		time.Sleep(5 * time.Second)
-		if got := len(r.nats.arrived()); got != 1 {
+		if got := len(r.Nats.Arrived()); got != 1 {
 			t.Fatalf("%d messages arrived, want the first", got)
 		}
-		r.push(scheduler.Push{At: 1, HasAt: true}) // due, and at once in the hands of a claim that nobody remembers
+		r.Push(scheduler.Push{At: 1, HasAt: true}) // due, and at once in the hands of a claim that nobody remembers
 		time.Sleep(time.Minute)
-		if got := len(r.nats.arrived()); got != 2 {
+		if got := len(r.Nats.Arrived()); got != 2 {
 			t.Errorf("%d messages arrived, want both", got)
 		}
 	})

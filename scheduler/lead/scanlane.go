@@ -1,4 +1,4 @@
-package scheduler
+package lead
 
 import (
 	"context"
@@ -83,7 +83,7 @@ func (sc *scanner) stepLane(ctx context.Context, room int) (bool, error) {
 				sc.l.lanes.holds(name, false)
 			}
 		default: // its messages wait for a later try
-			if until := now.Add(claimed.Head.Time().Sub(sc.l.s.cfg.Clock.Now())); until.Before(earliest) {
+			if until := now.Add(claimed.Head.Time().Sub(sc.l.cfg.Clock.Now())); until.Before(earliest) {
 				earliest = until
 			}
 		}

@@ -1,4 +1,4 @@
-package scheduler
+package lead
 
 import (
 	"context"
@@ -7,16 +7,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
-
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // leadership is the state of one term on this instance. It is in memory only: a successor reads all that it needs from
 // the timeline.
 type leadership struct {
-	s        *Scheduler
-	timeline Leading
+	*Leader
 	term     uint64
 	lease    func() time.Duration
 	lanes    *laneBook
@@ -41,48 +39,12 @@ const (
 	retryPause = 100 * time.Millisecond // after a failed call of the timeline
 )
 
-// Run does the leader's work under one term. lease returns how long the leadership is still certain, which bounds every
-// call. Run begins the term in every bucket, sweeps what earlier leaders had claimed, and dispatches until ctx ends. It
-// then waits for the messages in flight, bounded by the stop time-out and the lease, and returns the rest. Buckets are
-// independent: a bucket that does not answer, or that must be made whole because its server changed, does not block the
-// others.
-//
-// Run returns ErrStaleTerm if a store knew a higher term, or the error of Whole. Without Whole it returns
-// ErrUncertified if the store's server is not the certified one. Otherwise it returns the cause of ctx's end.
-func (s *Scheduler) Run(ctx context.Context, term uint64, lease func() time.Duration) error {
-	l := &leadership{s: s, timeline: s.cfg.Timeline, term: term, lease: lease, lanes: newLaneBook(),
-		holds: newHolds(s.cfg.Topics)}
-	l.scanners = make([]atomic.Pointer[scanner], s.cfg.Timeline.Buckets())
-	l.away = make([]bool, len(l.scanners))
-	for bucket := range s.cfg.Timeline.Buckets() {
-		l.scanners[bucket].Store(newScanner(l, bucket))
-	}
-	s.leading.Store(l)
-	defer s.leading.CompareAndSwap(l, nil)
-
-	group, ctx := errgroup.WithContext(ctx)
-	for bucket := range s.cfg.Timeline.Buckets() {
-		group.Go(func() error { return l.keep(ctx, bucket) })
-	}
-	group.Go(func() error { return l.poll(ctx) })
-	group.Go(func() error { return every(ctx, pauseLook, l.watchPauses) })
-	group.Go(func() error { return every(ctx, refusalLook, l.watchRefusals()) })
-	if s.cfg.DeadKeep > 0 {
-		group.Go(func() error { return every(ctx, deadLook, l.purgeDead) })
-	}
-	err := group.Wait()
-	if over(err) {
-		return fmt.Errorf("lead term %d: %w", term, err)
-	}
-	return context.Cause(ctx)
-}
-
 // keep scans a bucket until ctx ends. If its server changes meanwhile it starts over once the bucket is whole again,
 // independently of the other buckets.
 func (l *leadership) keep(ctx context.Context, bucket message.Bucket) error {
 	for {
-		if l.s.cfg.Whole != nil {
-			if err := l.s.cfg.Whole(ctx, l.term, bucket); err != nil {
+		if l.cfg.Whole != nil {
+			if err := l.cfg.Whole(ctx, l.term, bucket); err != nil {
 				if ctx.Err() != nil {
 					return nil
 				}
@@ -92,7 +54,7 @@ func (l *leadership) keep(ctx context.Context, bucket message.Bucket) error {
 		sc := newScanner(l, bucket)
 		l.scanners[bucket].Store(sc)
 		err := sc.live(ctx)
-		if l.s.cfg.Whole == nil || ctx.Err() != nil || !errors.Is(err, ErrUncertified) {
+		if l.cfg.Whole == nil || ctx.Err() != nil || !errors.Is(err, scheduler.ErrUncertified) {
 			return err
 		}
 		sc.log.Warn().Err(err).Msg("the store changed under this leader")
@@ -107,12 +69,14 @@ func (l *leadership) openLanes() {
 }
 
 // over reports whether an error ends the run: no retry under it can succeed.
-func over(err error) bool { return errors.Is(err, ErrStaleTerm) || errors.Is(err, ErrUncertified) }
+func over(err error) bool {
+	return errors.Is(err, scheduler.ErrStaleTerm) || errors.Is(err, scheduler.ErrUncertified)
+}
 
 // over reports whether an error ends the leadership. If buckets are made whole, a bucket whose server is not the
 // certified one ends only its own scanner, however long that takes.
 func (l *leadership) over(err error) bool {
-	return errors.Is(err, ErrStaleTerm) || l.s.cfg.Whole == nil && over(err)
+	return errors.Is(err, scheduler.ErrStaleTerm) || l.cfg.Whole == nil && over(err)
 }
 
 // call makes one call of the timeline, bounded by its time-out and by the lease. It refuses if the lease is over:
@@ -120,9 +84,9 @@ func (l *leadership) over(err error) bool {
 func (l *leadership) call(ctx context.Context, fn func(context.Context) error) error {
 	left := l.lease()
 	if left <= 0 {
-		return fmt.Errorf("%w: the lease is over", ErrUnavailable)
+		return fmt.Errorf("%w: the lease is over", scheduler.ErrUnavailable)
 	}
-	ctx, cancel := context.WithTimeout(ctx, min(left, l.s.cfg.CallTimeout))
+	ctx, cancel := context.WithTimeout(ctx, min(left, l.cfg.CallTimeout))
 	defer cancel()
 	return fn(ctx)
 }
@@ -133,14 +97,14 @@ func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	trimmed, away := time.Now(), time.Now()
-	calm := min(trimCalm, l.s.cfg.EndedKeep) // EndedKeep is shorter only in tests
+	calm := min(trimCalm, l.cfg.EndedKeep) // EndedKeep is shorter only in tests
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
 		}
-		if !l.s.cfg.Publisher.Ready() || l.s.cfg.Journal.Ready() != nil {
+		if !l.cfg.Publisher.Ready() || l.cfg.Journal != nil && l.cfg.Journal.Ready() != nil {
 			away = time.Now()
 		}
 		if time.Since(trimmed) >= trimPause && time.Since(away) >= calm {
@@ -155,8 +119,8 @@ func (l *leadership) poll(ctx context.Context) error {
 		if l.over(err) {
 			return err
 		}
-		if err != nil && !errors.Is(err, ErrUncertified) && ctx.Err() == nil {
-			l.s.log.Warn().Err(err).Uint64("term", l.term).Msg("head read failed")
+		if err != nil && !errors.Is(err, scheduler.ErrUncertified) && ctx.Err() == nil {
+			l.log.Warn().Err(err).Uint64("term", l.term).Msg("head read failed")
 		}
 		if near {
 			timer.Reset(pollNear)
@@ -174,15 +138,15 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	for bucket := range l.scanners {
 		asked[bucket] = l.scanners[bucket].Load()
 	}
-	var heads []Head
+	var heads []scheduler.Head
 	err = l.call(ctx, func(ctx context.Context) error {
-		heads, err = l.timeline.Heads(ctx)
+		heads, err = l.cfg.Timeline.Heads(ctx)
 		return err
 	})
-	if err != nil && (len(heads) == 0 || l.s.cfg.Whole == nil) {
+	if err != nil && (len(heads) == 0 || l.cfg.Whole == nil) {
 		return false, fmt.Errorf("read heads: %w", err)
 	}
-	now := l.s.cfg.Clock.Milli()
+	now := l.cfg.Clock.Milli()
 	inFlight := 0
 	for i, h := range heads {
 		sc := asked[i]
@@ -193,7 +157,7 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 			continue
 		}
 		if h.Term > l.term {
-			return false, fmt.Errorf("bucket %d knows term %d: %w", i, h.Term, ErrStaleTerm)
+			return false, fmt.Errorf("bucket %d knows term %d: %w", i, h.Term, scheduler.ErrStaleTerm)
 		}
 		if h.Due > 0 {
 			near = near || h.Due < now.Add(nearHead)
@@ -207,18 +171,18 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 			sc.inbox.rouse()
 		}
 	}
-	l.s.metrics.inFlight.Set(float64(inFlight))
-	l.s.metrics.parkedLanes.Set(float64(l.lanes.count()))
-	if err != nil && !errors.Is(err, ErrUncertified) { // each scanner gets this error, and logs it itself
-		return near, fmt.Errorf("%w: read heads: %v", ErrUnavailable, err)
+	l.metrics.inFlight.Set(float64(inFlight))
+	l.metrics.parkedLanes.Set(float64(l.lanes.count()))
+	if err != nil && !errors.Is(err, scheduler.ErrUncertified) { // each scanner gets this error, and logs it itself
+		return near, fmt.Errorf("%w: read heads: %v", scheduler.ErrUnavailable, err)
 	}
 	return near, nil
 }
 
 // nextBeat returns the next whole multiple of pace by the clock that due times are compared with. Due times are whole
 // milliseconds too.
-func (s *Scheduler) nextBeat(pace time.Duration) time.Time {
-	mono, now := time.Now(), s.cfg.Clock.Now()
+func (l *Leader) nextBeat(pace time.Duration) time.Time {
+	mono, now := time.Now(), l.cfg.Clock.Now()
 	return mono.Add(now.Truncate(pace).Add(pace).Sub(now))
 }
 
@@ -257,7 +221,7 @@ func (sh *shared) trim(ctx context.Context) {
 	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
 		var n int
 		err := sh.l.call(ctx, func(ctx context.Context) (err error) {
-			n, err = sh.l.timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.s.cfg.Clock.Milli(), trimBatch)
+			n, err = sh.l.cfg.Timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.cfg.Clock.Milli(), trimBatch)
 			return err
 		})
 		if err != nil && !over(err) && ctx.Err() == nil {

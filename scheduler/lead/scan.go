@@ -1,4 +1,4 @@
-package scheduler
+package lead
 
 import (
 	"context"
@@ -9,6 +9,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -40,7 +41,7 @@ type scanner struct {
 
 func newScanner(l *leadership, bucket message.Bucket) *scanner {
 	sh := shared{l: l, bucket: bucket, flight: newFlight(), inbox: newInbox(),
-		log: l.s.log.With().Int("bucket", int(bucket)).Uint64("term", l.term).Logger()}
+		log: l.log.With().Int("bucket", int(bucket)).Uint64("term", l.term).Logger()}
 	return &scanner{
 		shared:  sh,
 		settler: newSettler(sh),
@@ -119,20 +120,20 @@ func (sc *scanner) begin(ctx context.Context) error {
 	for ctx.Err() == nil {
 		err := sc.l.call(ctx, func(ctx context.Context) error {
 			if !began {
-				if err := sc.l.timeline.Begin(ctx, sc.bucket, sc.l.term); err != nil {
+				if err := sc.l.cfg.Timeline.Begin(ctx, sc.bucket, sc.l.term); err != nil {
 					return fmt.Errorf("begin term: %w", err)
 				}
 				began = true
 			}
-			n, _, err := sc.l.timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.s.claims[sc.bucket],
-				sweepBatch, sc.l.s.cfg.Clock.Milli())
+			n, _, err := sc.l.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.claims[sc.bucket],
+				sweepBatch, sc.l.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
 			}
 			if swept += n; n >= sweepBatch {
 				return errMore
 			}
-			lanes, err := sc.l.timeline.Lanes(ctx, sc.bucket)
+			lanes, err := sc.l.cfg.Timeline.Lanes(ctx, sc.bucket)
 			if err != nil {
 				return fmt.Errorf("list lanes: %w", err)
 			}
@@ -147,7 +148,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 		switch {
 		case err == nil:
 			if swept > 0 {
-				sc.l.s.metrics.swept.Add(float64(swept))
+				sc.l.metrics.swept.Add(float64(swept))
 				sc.log.Warn().Int("messages", swept).Msg("swept what an earlier leader had claimed")
 			}
 			sc.inbox.nudge(1) // look at once
@@ -170,7 +171,7 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 	if err := sc.reconcile(ctx); err != nil {
 		return false, err
 	}
-	if !sc.l.s.cfg.Publisher.Ready() || sc.l.lease() <= 0 {
+	if !sc.l.cfg.Publisher.Ready() || sc.l.lease() <= 0 {
 		sleep(ctx, readyPause)
 		return true, nil
 	}
@@ -192,13 +193,13 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 // room returns how many more messages may be in flight in this bucket. It returns 0 until a claim is worthwhile, so
 // that a full window is not refilled in tiny claims.
 func (sc *scanner) room() int {
-	window := max(sc.l.s.cfg.Pending/len(sc.l.scanners), 1)
+	window := max(sc.l.cfg.Pending/len(sc.l.scanners), 1)
 	messages, bytes := sc.flight.load()
 	room := window - messages
 	if bytes >= maxInFlightBytes/len(sc.l.scanners) {
 		return 0
 	}
-	if room < window && room < min(sc.l.s.cfg.ClaimBatch, window)/4 {
+	if room < window && room < min(sc.l.cfg.ClaimBatch, window)/4 {
 		return 0
 	}
 	return room
@@ -207,47 +208,49 @@ func (sc *scanner) room() int {
 // stepBucket claims from the bucket if its head is due.
 func (sc *scanner) stepBucket(ctx context.Context, room int) (bool, error) {
 	next := sc.inbox.next()
-	if next == 0 || next > sc.l.s.cfg.Clock.Milli() || time.Until(sc.paced) > 0 {
+	if next == 0 || next > sc.l.cfg.Clock.Milli() || time.Until(sc.paced) > 0 {
 		return false, nil
 	}
 	sc.inbox.claiming()
-	claimed, err := sc.claim(ctx, "", min(room, sc.l.s.cfg.ClaimBatch))
+	claimed, err := sc.claim(ctx, "", min(room, sc.l.cfg.ClaimBatch))
 	if err != nil {
 		sc.inbox.nudge(next)
 		return false, err
 	}
 	sc.inbox.claimed(claimed.Head)
 	sc.dispatch(ctx, claimed.Messages, origin{})
-	if claimed.Head == 0 || claimed.Head > sc.l.s.cfg.Clock.Milli() { // nothing more is due
-		sc.paced = sc.l.s.nextBeat(claimPace)
+	if claimed.Head == 0 || claimed.Head > sc.l.cfg.Clock.Milli() { // nothing more is due
+		sc.paced = sc.l.nextBeat(claimPace)
 	}
 	return len(claimed.Messages) > 0, nil
 }
 
 // claim takes up to n due messages of the bucket or of a lane into memory.
-func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (Claimed, error) {
-	cfg := &sc.l.s.cfg
-	var claimed Claimed
+func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (scheduler.Claimed, error) {
+	cfg := &sc.l.cfg
+	var claimed scheduler.Claimed
 	started := time.Now()
-	number := &sc.l.s.claims[sc.bucket]
+	number := &sc.l.claims[sc.bucket]
 	*number++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = sc.l.timeline.Claim(ctx, sc.bucket, Claim{Holder: Leader(sc.l.term), Number: *number,
-			Now: cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
+		claimed, err = sc.l.cfg.Timeline.Claim(ctx, sc.bucket, scheduler.Claim{Holder: scheduler.Leader(sc.l.term),
+			Number: *number,
+			Now:    cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
 	})
-	sc.l.s.metrics.stepSeconds.Observe(time.Since(started).Seconds())
+	sc.l.metrics.stepSeconds.Observe(time.Since(started).Seconds())
 	if err != nil {
-		if !errors.Is(err, ErrStaleTerm) && !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrFull) {
+		if !errors.Is(err, scheduler.ErrStaleTerm) && !errors.Is(err, scheduler.ErrUnavailable) &&
+			!errors.Is(err, scheduler.ErrFull) {
 			sc.flight.doubt.Store(true)
 		}
-		return Claimed{}, fmt.Errorf("claim bucket %d: %w", sc.bucket, err)
+		return scheduler.Claimed{}, fmt.Errorf("claim bucket %d: %w", sc.bucket, err)
 	}
 	for _, uid := range claimed.Missing {
-		sc.l.s.metrics.missing.Inc()
+		sc.l.metrics.missing.Inc()
 		sc.log.Error().Str("uid", string(uid)).Msg("an entry of the order has no message that can be read")
 	}
-	sc.l.s.metrics.claimed.Add(float64(len(claimed.Messages)))
+	sc.l.metrics.claimed.Add(float64(len(claimed.Messages)))
 	sc.flight.add(claimed.Messages)
 	return claimed, nil
 }
@@ -257,7 +260,7 @@ func (sc *scanner) wait(ctx context.Context) {
 	d := time.Hour
 	if sc.room() > 0 {
 		if next := sc.inbox.next(); next > 0 {
-			d = max(next.Time().Sub(sc.l.s.cfg.Clock.Now()), time.Until(sc.paced))
+			d = max(next.Time().Sub(sc.l.cfg.Clock.Now()), time.Until(sc.paced))
 		}
 		if len(sc.lanes) > 0 {
 			d = min(d, time.Until(sc.laneWait))
@@ -281,19 +284,19 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 	if !sc.flight.doubt.Load() {
 		return nil
 	}
-	tl := sc.l.timeline
+	tl := sc.l.cfg.Timeline
 	var after message.UID
 	for {
-		var held []Held
-		var lost []Back
+		var held []scheduler.Held
+		var lost []scheduler.Back
 		err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-			if held, err = tl.Held(ctx, sc.bucket, Leader(sc.l.term), after, sweepBatch); err != nil {
+			if held, err = tl.Held(ctx, sc.bucket, scheduler.Leader(sc.l.term), after, sweepBatch); err != nil {
 				return fmt.Errorf("list claims: %w", err)
 			}
 			if lost = sc.flight.lost(held); len(lost) == 0 {
 				return nil
 			}
-			if _, err = tl.Return(ctx, sc.bucket, Leader(sc.l.term), lost, sc.l.s.cfg.Clock.Milli()); err != nil {
+			if _, err = tl.Return(ctx, sc.bucket, scheduler.Leader(sc.l.term), lost, sc.l.cfg.Clock.Milli()); err != nil {
 				return fmt.Errorf("return lost claims: %w", err)
 			}
 			return nil
@@ -302,7 +305,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 			return err
 		}
 		if len(lost) > 0 {
-			sc.l.s.metrics.returned.Add(float64(len(lost)))
+			sc.l.metrics.returned.Add(float64(len(lost)))
 			sc.log.Warn().Int("messages", len(lost)).Msg("returned claims whose replies were lost")
 			sc.inbox.nudge(1)
 		}

@@ -1,4 +1,4 @@
-package scheduler_test
+package lead_test
 
 import (
 	"errors"
@@ -9,11 +9,12 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // moving is a publisher of streams that a test moves topics between.
 type moving struct {
-	*rig
+	*rig.Rig
 	stream map[string]string // by topic; a topic without one has a lane of core
 	full   map[string]bool   // refuses for now, by stream or topic
 	mute   map[string]bool   // never acknowledges, by stream
@@ -23,10 +24,10 @@ type moving struct {
 const ackWait = 5 * time.Second // until a send that is not acknowledged is unknown
 
 func newMoving(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *moving {
-	v := &moving{rig: newRig(t, 1, wrap)}
+	v := &moving{Rig: rig.New(t, 1, wrap)}
 	v.moves(nil, nil, nil)
-	v.nats.lane = v.lane
-	v.nats.answer = func(m *message.Message, _ int) scheduler.Outcome {
+	v.Nats.LaneOf = v.lane
+	v.Nats.Answer = func(m *message.Message, _ int) scheduler.Outcome {
 		v.sends[m.Topic]++
 		switch lane := string(v.lane(m)); {
 		case v.full[lane] || v.full[m.Topic]:
@@ -39,7 +40,7 @@ func newMoving(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline) *
 		}
 		return scheduler.Outcome{}
 	}
-	v.nats.takes = func(m *message.Message) time.Duration {
+	v.Nats.Takes = func(m *message.Message) time.Duration {
 		if v.mute[string(v.lane(m))] {
 			return ackWait
 		}
@@ -57,8 +58,8 @@ func (v *moving) lane(m *message.Message) message.Lane {
 
 // moves sets where topics leave, and what is wrong with their streams; what was sent is counted from here.
 func (v *moving) moves(stream map[string]string, full, mute []string) {
-	v.nats.mu.Lock()
-	defer v.nats.mu.Unlock()
+	v.Nats.Mu.Lock()
+	defer v.Nats.Mu.Unlock()
 	set := func(names []string) map[string]bool {
 		m := map[string]bool{}
 		for _, name := range names {
@@ -71,16 +72,16 @@ func (v *moving) moves(stream map[string]string, full, mute []string) {
 
 // sent is how many messages of a topic were handed over.
 func (v *moving) sent(topic string) int {
-	v.nats.mu.Lock()
-	defer v.nats.mu.Unlock()
+	v.Nats.Mu.Lock()
+	defer v.Nats.Mu.Unlock()
 	return v.sends[topic]
 }
 
 // got is how many messages of a topic arrived since, and how late the latest was.
 func (v *moving) got(topic string, since time.Time) (n int, late time.Duration) {
-	for _, a := range v.nats.arrived() {
-		if a.m.Topic == topic && !a.at.Before(since) {
-			n, late = n+1, max(late, a.at.Sub(a.m.Due.Time()))
+	for _, a := range v.Nats.Arrived() {
+		if a.M.Topic == topic && !a.At.Before(since) {
+			n, late = n+1, max(late, a.At.Sub(a.M.Due.Time()))
 		}
 	}
 	return n, late
@@ -93,23 +94,23 @@ func TestRun_StraysOfADestinationThatNeverAnswersAreSentNoMoreThanAWindow(t *tes
 	synctest.Test(t, func(t *testing.T) {
 		v := newMoving(t, nil)
 		v.moves(map[string]string{"sick": "js:WELL", "well": "js:WELL"}, []string{"js:WELL"}, nil)
-		stop := v.lead(v.s, 1)
+		stop := v.Lead(v.S, 1)
 		var sick []message.UID
 		for range 4 * window {
-			sick = append(sick, v.push(scheduler.Push{Topic: "sick", Delay: 30 * time.Second}).UID)
+			sick = append(sick, v.Push(scheduler.Push{Topic: "sick", Delay: 30 * time.Second}).UID)
 		}
 		time.Sleep(time.Minute)
-		_ = stop(errStop)
-		if lane := v.info(sick[len(sick)-1]).Mark.Lane; lane != "js:WELL" {
+		_ = stop(rig.ErrStop)
+		if lane := v.Info(sick[len(sick)-1]).Mark.Lane; lane != "js:WELL" {
 			t.Fatalf("parked in %q", lane)
 		}
 
 		v.moves(map[string]string{"sick": "js:SICK", "well": "js:WELL"}, nil, []string{"js:SICK"})
-		stop = v.lead(v.s, 2)
+		stop = v.Lead(v.S, 2)
 		started := time.Now()
 		healthy := func(step string, since time.Time, bound time.Duration) {
 			for range 30 {
-				v.push(scheduler.Push{Topic: "well", Delay: time.Millisecond})
+				v.Push(scheduler.Push{Topic: "well", Delay: time.Millisecond})
 				time.Sleep(ackWait / 20)
 			}
 			if n, late := v.got("well", since); n != 30 || late > bound {
@@ -124,7 +125,7 @@ func TestRun_StraysOfADestinationThatNeverAnswersAreSentNoMoreThanAWindow(t *tes
 		}
 		uncertain, elsewhere := 0, 0
 		for _, uid := range sick {
-			info := v.info(uid)
+			info := v.Info(uid)
 			if info.Mark.Uncertain {
 				uncertain++
 			}
@@ -140,9 +141,9 @@ func TestRun_StraysOfADestinationThatNeverAnswersAreSentNoMoreThanAWindow(t *tes
 		}
 		v.moves(map[string]string{"sick": "js:SICK"}, nil, nil)
 		time.Sleep(time.Minute)
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		for _, uid := range sick {
-			if got := v.info(uid).State; got != message.StateDelivered {
+			if got := v.Info(uid).State; got != message.StateDelivered {
 				t.Fatalf("after the stream answered again %s is %s", uid, got)
 			}
 		}
@@ -152,16 +153,16 @@ func TestRun_StraysOfADestinationThatNeverAnswersAreSentNoMoreThanAWindow(t *tes
 func TestRun_StraysInTheSharedLaneAreSentNoMoreThanAWindow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMoving(t, nil)
-		stop := v.lead(v.s, 1)
+		stop := v.Lead(v.S, 1)
 		pushed, moved := map[string]message.UID{}, map[string]string{}
 		for i := range 4 * window {
 			topic := fmt.Sprint("sick.", i)
-			pushed[topic] = v.push(scheduler.Push{Topic: topic, Delay: 30 * time.Second}).UID
+			pushed[topic] = v.Push(scheduler.Push{Topic: topic, Delay: 30 * time.Second}).UID
 		}
 		time.Sleep(time.Minute)
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		for topic, uid := range pushed {
-			if v.info(uid).Mark.Lane == "core:*" {
+			if v.Info(uid).Mark.Lane == "core:*" {
 				moved[topic] = "js:SICK"
 			}
 		}
@@ -170,7 +171,7 @@ func TestRun_StraysInTheSharedLaneAreSentNoMoreThanAWindow(t *testing.T) {
 		}
 
 		v.moves(moved, nil, []string{"js:SICK"})
-		stop = v.lead(v.s, 2)
+		stop = v.Lead(v.S, 2)
 		time.Sleep(time.Minute)
 		sent := 0
 		for topic := range moved {
@@ -182,10 +183,10 @@ func TestRun_StraysInTheSharedLaneAreSentNoMoreThanAWindow(t *testing.T) {
 		v.moves(moved, nil, nil)
 		started := time.Now()
 		time.Sleep(time.Minute)
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		n := 0
-		for _, a := range v.nats.arrived() {
-			if !a.at.Before(started) {
+		for _, a := range v.Nats.Arrived() {
+			if !a.At.Before(started) {
 				n++
 			}
 		}
@@ -201,10 +202,10 @@ func TestRun_TheSuccessOfAStrayDoesNotOpenTheLaneThatItWaitedIn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				v := newMoving(t, nil)
 				v.moves(map[string]string{"sick": "js:SICK", "moved": "js:SICK"}, []string{"js:SICK"}, nil)
-				stop := v.lead(v.s, 1)
+				stop := v.Lead(v.S, 1)
 				for range n {
-					v.push(scheduler.Push{Topic: "sick", Delay: 20 * time.Second})
-					v.push(scheduler.Push{Topic: "moved", Delay: 20 * time.Second})
+					v.Push(scheduler.Push{Topic: "sick", Delay: 20 * time.Second})
+					v.Push(scheduler.Push{Topic: "moved", Delay: 20 * time.Second})
 				}
 				time.Sleep(time.Minute)
 
@@ -220,11 +221,11 @@ func TestRun_TheSuccessOfAStrayDoesNotOpenTheLaneThatItWaitedIn(t *testing.T) {
 				v.moves(map[string]string{"sick": "js:SICK"}, nil, nil)
 				healed := time.Now()
 				time.Sleep(30 * time.Second)
-				_ = stop(errStop)
+				_ = stop(rig.ErrStop)
 				if got, _ := v.got("sick", healed); got != n {
 					t.Errorf("%d of %d messages arrived when their stream took them again", got, n)
 				}
-				if lanes, err := v.store.Lanes(t.Context(), 0); err != nil || len(lanes) != 0 {
+				if lanes, err := v.Store.Lanes(t.Context(), 0); err != nil || len(lanes) != 0 {
 					t.Errorf("lanes left: %v, %v", lanes, err)
 				}
 			})
@@ -236,10 +237,10 @@ func TestRun_ALaneIsProbedAgainWhenItsProbeLeftElsewhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMoving(t, nil)
 		v.moves(map[string]string{"moved": "js:SICK"}, nil, []string{"js:SICK"})
-		stop := v.lead(v.s, 1)
+		stop := v.Lead(v.S, 1)
 		const n = 10
 		for range n {
-			v.push(scheduler.Push{Topic: "moved", Delay: time.Second})
+			v.Push(scheduler.Push{Topic: "moved", Delay: time.Second})
 		}
 		time.Sleep(10 * ackWait)
 		for seen := v.sent("moved"); v.sent("moved") == seen; {
@@ -249,11 +250,11 @@ func TestRun_ALaneIsProbedAgainWhenItsProbeLeftElsewhere(t *testing.T) {
 		v.moves(map[string]string{"moved": "js:NEW"}, nil, nil)
 		moved := time.Now()
 		time.Sleep(4 * ackWait)
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		if got, _ := v.got("moved", moved); got != n {
 			t.Errorf("%d of %d messages arrived by the other stream", got, n)
 		}
-		if lanes, err := v.store.Lanes(t.Context(), 0); err != nil || len(lanes) != 0 {
+		if lanes, err := v.Store.Lanes(t.Context(), 0); err != nil || len(lanes) != 0 {
 			t.Errorf("lanes left: %v, %v", lanes, err)
 		}
 	})
@@ -263,12 +264,12 @@ func TestRun_AStrayThatFailsWaitsInItsOwnLane(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMoving(t, nil)
 		v.moves(map[string]string{"sick": "js:SICK", "moved": "js:SICK"}, []string{"js:SICK"}, nil)
-		stop := v.lead(v.s, 1)
-		defer stop(errStop)
+		stop := v.Lead(v.S, 1)
+		defer stop(rig.ErrStop)
 		for range 10 {
-			v.push(scheduler.Push{Topic: "sick", Delay: time.Second})
+			v.Push(scheduler.Push{Topic: "sick", Delay: time.Second})
 		}
-		v.push(scheduler.Push{Topic: "moved", Delay: time.Second})
+		v.Push(scheduler.Push{Topic: "moved", Delay: time.Second})
 		time.Sleep(time.Minute)
 		v.moves(map[string]string{"sick": "js:SICK", "moved": "js:NEW"}, []string{"js:SICK", "moved"}, nil)
 		moved := time.Now()
@@ -287,16 +288,16 @@ func TestRun_AProbeIsNotPacedAndAStrayIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		v := newMoving(t, nil)
 		v.moves(map[string]string{"sick": "js:SICK", "moved": "js:SICK"}, []string{"js:SICK"}, nil)
-		stop := v.lead(v.s, 1)
-		defer stop(errStop)
+		stop := v.Lead(v.S, 1)
+		defer stop(rig.ErrStop)
 		const n, rate, seconds = 1000, 10, 30
 		for range n {
-			v.push(scheduler.Push{Topic: "sick", Delay: time.Second})
-			v.push(scheduler.Push{Topic: "moved", Delay: time.Second})
+			v.Push(scheduler.Push{Topic: "sick", Delay: time.Second})
+			v.Push(scheduler.Push{Topic: "moved", Delay: time.Second})
 		}
 		time.Sleep(time.Minute)
-		v.topics(&scheduler.Topic{Pattern: "sick", Rate: 0.001}, &scheduler.Topic{Pattern: "moved", Rate: rate})
-		v.push(scheduler.Push{Topic: "sick"}) // uses up what the rate allows
+		v.Topics(&scheduler.Topic{Pattern: "sick", Rate: 0.001}, &scheduler.Topic{Pattern: "moved", Rate: rate})
+		v.Push(scheduler.Push{Topic: "sick"}) // uses up what the rate allows
 		v.moves(map[string]string{"sick": "js:SICK", "moved": "js:NEW"}, []string{"js:SICK"}, nil)
 		moved := time.Now()
 		time.Sleep(seconds * time.Second)

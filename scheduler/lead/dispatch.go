@@ -1,10 +1,11 @@
-package scheduler
+package lead
 
 import (
 	"context"
 	"fmt"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -22,10 +23,10 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*message.Message, from 
 	}
 	sc.handing <- struct{}{}
 	defer func() { <-sc.handing }()
-	now, mono := sc.l.s.cfg.Clock.Milli(), time.Now()
+	now, mono := sc.l.cfg.Clock.Milli(), time.Now()
 	out := batch[:0:len(batch)]
 	for _, m := range batch {
-		t := sc.l.s.cfg.Topics.Of(m.Topic)
+		t := sc.l.cfg.Topics.Of(m.Topic)
 		if state, why := sc.over(m, t, now); state != message.StateNone {
 			sc.settler.copies.end(ctx, result{message: m, ends: state, why: why}, t)
 			continue
@@ -42,7 +43,7 @@ func (sc *scanner) dispatch(ctx context.Context, batch []*message.Message, from 
 		out = append(out, m)
 	}
 	if len(out) > 0 {
-		sc.l.s.cfg.Publisher.Send(ctx, out, func(m *message.Message, o Outcome) {
+		sc.l.cfg.Publisher.Send(ctx, out, func(m *message.Message, o scheduler.Outcome) {
 			sc.settler.put(result{message: m, outcome: o, from: from, at: time.Now()})
 		})
 	}
@@ -62,7 +63,7 @@ func (sc *scanner) handedOver(ctx context.Context) error {
 
 // over returns how a message that is due ends without an attempt, if it does: its time to live is over, consumers have
 // sent it back too often, or NATS has refused it too often and its copy was not taken yet.
-func (sc *scanner) over(m *message.Message, t *Topic, now message.Milli) (message.State, string) {
+func (sc *scanner) over(m *message.Message, t *scheduler.Topic, now message.Milli) (message.State, string) {
 	ttl := m.TTL
 	if ttl == 0 && t != nil {
 		ttl = t.TTL
@@ -71,7 +72,7 @@ func (sc *scanner) over(m *message.Message, t *Topic, now message.Milli) (messag
 		return message.StateExpired, "its time to live was over"
 	}
 	if m.Attempt > 1 {
-		schedule := sc.l.s.schedule(&m.Retry, m.Topic)
+		schedule := sc.l.cfg.Topics.Schedule(&m.Retry, m.Topic)
 		if n := len(schedule.Delays); int(m.Attempt)-1 > n {
 			return message.StateDead, sentBack(m, n)
 		}
@@ -94,23 +95,20 @@ func sentBack(m *message.Message, retries int) string {
 	if retries == 1 {
 		why = "sent back after 1 retry"
 	}
-	if said, ok := headerOf(m, reasonHeader); ok {
+	if said, ok := headerOf(m, scheduler.ReasonHeader); ok {
 		why += ": " + said
 	}
 	return bounded(why)
 }
 
-// reasonHeader is the header in which a consumer that sends a message back says why.
-const reasonHeader = "Tarry-Reason"
-
 // aside returns the lane that a message must wait in, or the empty lane if it may go out. No rate holds a message that
 // was claimed from the lane of a rate: its turn has come. stray reports that the message came from another
 // destination's lane. What is known of that lane does not apply to it, so it is treated as if it came from the bucket.
-func (sc *scanner) aside(m *message.Message, t *Topic, from origin, now message.Milli,
+func (sc *scanner) aside(m *message.Message, t *scheduler.Topic, from origin, now message.Milli,
 	mono time.Time) (lane message.Lane, stray bool) {
 	var own, parked message.Lane
 	if !sc.l.lanes.empty() {
-		own = sc.l.s.cfg.Publisher.Lane(m)
+		own = sc.l.cfg.Publisher.Lane(m)
 		parked = sc.l.lanes.parked(own)
 		stray = from.lane.Destination() && from.lane != own
 	}
@@ -124,7 +122,7 @@ func (sc *scanner) aside(m *message.Message, t *Topic, from origin, now message.
 		return parked, false
 	}
 	if t != nil {
-		lane, pace := sc.l.holds.paceOf(t, now > m.Due.Add(Overdue))
+		lane, pace := sc.l.holds.paceOf(t, now > m.Due.Add(scheduler.Overdue))
 		if pace != nil && !((from.lane.Kind().Hold() == message.HoldRate) && sc.l.holds.standing(from.lane) > 0) &&
 			(sc.waitsIn(lane) || !pace.one(mono)) {
 			return lane, stray

@@ -1,4 +1,4 @@
-package scheduler
+package lead
 
 import (
 	"time"
@@ -8,6 +8,6 @@ import (
 
 // EndAs makes the leader's settler end a message of bucket 0 in this state, which nothing in the program does for all
 // states.
-func (s *Scheduler) EndAs(m *message.Message, state message.State) {
+func (s *Leader) EndAs(m *message.Message, state message.State) {
 	s.leading.Load().scanners[0].Load().settler.put(result{message: m, ends: state, why: "a test", at: time.Now()})
 }

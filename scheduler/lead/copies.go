@@ -1,17 +1,18 @@
-package scheduler
+package lead
 
 import (
 	"context"
 	"maps"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // copies sends a copy of each message that expires or is dead to the subject that is set for such ends. The message
 // ends once its copy is settled: taken, or tried often enough.
 type copies struct {
-	s     *Scheduler
+	l     *leadership
 	put   func(result)         // to the settler
 	tries map[message.UID]vain // of copies that were not taken; used only by the settling goroutine
 	swept time.Time            // when tries was last rid of messages that did not come back
@@ -37,7 +38,7 @@ const (
 
 // end settles a message that ends without a delivery, after its copy has been sent if its topic has a subject for such
 // ends. The scanning and the settling goroutine call it.
-func (c *copies) end(ctx context.Context, r result, t *Topic) {
+func (c *copies) end(ctx context.Context, r result, t *scheduler.Topic) {
 	to := ""
 	switch {
 	case t == nil:
@@ -60,11 +61,11 @@ func (c *copies) end(ctx context.Context, r result, t *Topic) {
 	copied.Topic = to
 	copied.Headers = append(m.Headers[:len(m.Headers):len(m.Headers)],
 		message.Header{Name: "Tarry-Subject", Value: m.Topic})
-	if _, ok := headerOf(m, reasonHeader); !ok {
-		copied.Headers = append(copied.Headers, message.Header{Name: reasonHeader, Value: r.why})
+	if _, ok := headerOf(m, scheduler.ReasonHeader); !ok {
+		copied.Headers = append(copied.Headers, message.Header{Name: scheduler.ReasonHeader, Value: r.why})
 	}
-	c.s.cfg.Publisher.Send(ctx, []*message.Message{&copied}, func(_ *message.Message, o Outcome) {
-		c.s.metrics.copies.WithLabelValues(o.Kind.String()).Inc()
+	c.l.cfg.Publisher.Send(ctx, []*message.Message{&copied}, func(_ *message.Message, o scheduler.Outcome) {
+		c.l.metrics.copies.WithLabelValues(o.Kind.String()).Inc()
 		r.copied, r.outcome, r.at = true, o, time.Now()
 		c.put(r)
 	})
@@ -78,7 +79,7 @@ func (c *copies) again(r *result, now time.Time) bool {
 	if r.why == refusedTooOften && tried.why != "" {
 		r.why = tried.why // of the last refusal
 	}
-	if r.copied && !r.outcome.settlesCopy() {
+	if r.copied && !settlesCopy(&r.outcome) {
 		c.forget(now)
 		tried = vain{n: tried.n + 1, last: now, why: r.why}
 		c.tries[uid] = tried
@@ -101,6 +102,6 @@ func (c *copies) forget(now time.Time) {
 
 // settlesCopy reports whether a copy needs no further try: NATS has taken it, NATS will never take it, or nobody
 // listens.
-func (o *Outcome) settlesCopy() bool {
-	return o.Kind == Delivered || o.Kind == Refused || o.Kind == NoListener
+func settlesCopy(o *scheduler.Outcome) bool {
+	return o.Kind == scheduler.Delivered || o.Kind == scheduler.Refused || o.Kind == scheduler.NoListener
 }

@@ -1,4 +1,4 @@
-package scheduler
+package lead
 
 import (
 	"context"
@@ -6,34 +6,29 @@ import (
 	"slices"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Parked is a lane that holds messages back, with the reason in words for people.
-type Parked struct {
-	Lane message.Lane
-	Why  string
-}
-
 // ParkedLanes lists the lanes that hold messages back, by name. On the leader it leaves out lanes that are open again
 // and only being emptied.
-func (s *Scheduler) ParkedLanes(ctx context.Context) ([]Parked, error) {
-	names, err := s.lanes(ctx)
+func (r *Leader) ParkedLanes(ctx context.Context) ([]scheduler.Parked, error) {
+	names, err := r.lanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	parked := make([]Parked, 0, len(names))
+	parked := make([]scheduler.Parked, 0, len(names))
 	for _, name := range names {
-		if s.holdsBack(name) {
-			parked = append(parked, Parked{Lane: name, Why: s.parkedWhy(name, "")})
+		if r.holdsBack(name) {
+			parked = append(parked, scheduler.Parked{Lane: name, Why: r.Why(name, "")})
 		}
 	}
 	return parked, nil
 }
 
 // ParkedTopics returns why messages are held back, for those of the given topics that have such messages.
-func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
-	names, err := s.lanes(ctx)
+func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
+	names, err := r.lanes(ctx)
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
@@ -45,13 +40,13 @@ func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[stri
 	}
 	parked := map[string]string{}
 	for _, topic := range topics {
-		if i := slices.IndexFunc(paused, func(pattern string) bool { return Matches(pattern, topic) }); i >= 0 {
-			parked[topic] = s.parkedWhy(message.LanePaused.Lane(paused[i]), topic)
+		if i := slices.IndexFunc(paused, func(pattern string) bool { return scheduler.Matches(pattern, topic) }); i >= 0 {
+			parked[topic] = r.Why(message.LanePaused.Lane(paused[i]), topic)
 			continue
 		}
-		for _, name := range s.lanesOf(topic) {
-			if _, stands := slices.BinarySearch(names, name); stands && s.holdsBack(name) {
-				parked[topic] = s.parkedWhy(name, topic)
+		for _, name := range r.lanesOf(topic) {
+			if _, stands := slices.BinarySearch(names, name); stands && r.holdsBack(name) {
+				parked[topic] = r.Why(name, topic)
 				break
 			}
 		}
@@ -60,14 +55,14 @@ func (s *Scheduler) ParkedTopics(ctx context.Context, topics []string) (map[stri
 }
 
 // lanes returns the sorted names of all lanes that hold messages.
-func (s *Scheduler) lanes(ctx context.Context) ([]message.Lane, error) {
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+func (r *Leader) lanes(ctx context.Context) ([]message.Lane, error) {
+	ctx, stop := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer stop()
 	var names []message.Lane
-	for bucket := range s.cfg.Timeline.Buckets() {
-		some, err := s.cfg.Timeline.Lanes(ctx, bucket)
+	for bucket := range r.cfg.Timeline.Buckets() {
+		some, err := r.cfg.Timeline.Lanes(ctx, bucket)
 		if err != nil {
-			return nil, looked("list lanes", err)
+			return nil, scheduler.Looked("list lanes", err)
 		}
 		names = append(names, some...)
 	}
@@ -76,10 +71,10 @@ func (s *Scheduler) lanes(ctx context.Context) ([]message.Lane, error) {
 }
 
 // lanesOf returns the lanes in which messages of a topic may wait, except those of pauses.
-func (s *Scheduler) lanesOf(topic string) []message.Lane {
+func (r *Leader) lanesOf(topic string) []message.Lane {
 	m := message.Message{Topic: topic}
-	names := []message.Lane{s.cfg.Publisher.Lane(&m)}
-	t := s.cfg.Topics.Of(topic)
+	names := []message.Lane{r.cfg.Publisher.Lane(&m)}
+	t := r.cfg.Topics.Of(topic)
 	if t == nil {
 		return names
 	}
@@ -90,18 +85,18 @@ func (s *Scheduler) lanesOf(topic string) []message.Lane {
 }
 
 // holdsBack reports whether a lane holds its messages back. Only the leader knows that a lane is open.
-func (s *Scheduler) holdsBack(name message.Lane) bool {
-	l := s.leading.Load()
+func (r *Leader) holdsBack(name message.Lane) bool {
+	l := r.leading.Load()
 	if l == nil || !name.Destination() {
 		return true
 	}
 	return l.lanes.parked(name) != ""
 }
 
-// parkedWhy returns why messages wait in a lane and when they are tried again. topic is the topic of the message in
+// Why returns why messages wait in a lane and when they are tried again. topic is the topic of the message in
 // question, or empty. The leader knows when the next try is; the other instances know the longest wait between two
 // tries.
-func (s *Scheduler) parkedWhy(name message.Lane, topic string) string {
+func (r *Leader) Why(name message.Lane, topic string) string {
 	switch name.Kind() {
 	case message.LanePaused:
 		return name.Name() + " is paused"
@@ -112,7 +107,7 @@ func (s *Scheduler) parkedWhy(name message.Lane, topic string) string {
 	}
 	next := "within " + lastBackoff.String()
 	state := laneState{parked: true, gone: name.Kind() == message.LaneCore || name == sharedLane}
-	if l := s.leading.Load(); l != nil && name != sharedLane {
+	if l := r.leading.Load(); l != nil && name != sharedLane {
 		state = l.lanes.state(name, time.Now())
 		switch {
 		case !state.parked:

@@ -1,8 +1,13 @@
-package scheduler
+// Package record has the words between the stores: the changes that the timeline hands to the journal, the records that
+// the journal keeps, and the calls by which a timeline is recovered from them, compared with them and drained. No other
+// part of scheduler names them.
+package record
 
 import (
 	"errors"
+	"fmt"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -178,8 +183,8 @@ type Lag struct {
 	Err error
 }
 
-// Change returns the end as the journal records it, without the instance and the time.
-func (e *End) Change() Change {
+// Ended returns an end as the journal records it, without the instance and the time.
+func Ended(e *scheduler.End) Change {
 	m := e.Message
 	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt,
 		Attempt: m.Attempt,
@@ -187,8 +192,8 @@ func (e *End) Change() Change {
 	return c
 }
 
-// Change returns the return as the journal records it, without the instance and the time. Message must be set.
-func (b *Back) Change() Change {
+// Returned returns a return as the journal records it, without the instance and the time. Message must be set.
+func Returned(b *scheduler.Back) Change {
 	m := b.Message
 	return Change{
 		UID:       b.UID,
@@ -257,7 +262,7 @@ type VerifyReport struct {
 	// Differences are the first of them.
 	Differences []Difference
 	// Refused lists transitions that the store was asked for and did not make: the first ones of each bucket.
-	Refused []Refusal
+	Refused []scheduler.Refusal
 	// Quarantined are the entries of the outbox that the journal could not hold.
 	Quarantined []Quarantined
 }
@@ -282,3 +287,6 @@ type RedeliverReport struct {
 	Unknown int
 	Failed  int
 }
+
+// ErrQuarantineFull means that a bucket holds MaxQuarantined entries that the journal cannot hold. Nothing was moved.
+var ErrQuarantineFull = fmt.Errorf("too many entries are quarantined: the limit is %d", MaxQuarantined)

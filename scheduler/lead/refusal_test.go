@@ -1,4 +1,4 @@
-package scheduler_test
+package lead_test
 
 import (
 	"bytes"
@@ -13,6 +13,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // refusing is a store that has refused a transition.
@@ -55,14 +56,14 @@ func TestRun_LogsARefusedTransitionOnce(t *testing.T) {
 			Transition: message.Transition{From: message.StateDelivered, To: message.StateWaiting,
 				Kind: message.KindSwept}},
 			{UID: spoiled, At: 2, Transition: message.Transition{To: message.StateInFlight}, Unreadable: true}}}
-		r := newRig(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		log := &pages{}
-		r.log = zerolog.New(log)
-		s := r.scheduler()
-		stop := r.lead(s, 1)
-		a := r.push(scheduler.Push{Delay: time.Second})
+		r.Log = zerolog.New(log)
+		s := r.Scheduler()
+		stop := r.Lead(s, 1)
+		a := r.Push(scheduler.Push{Delay: time.Second})
 		time.Sleep(time.Minute)
-		_ = stop(errStop)
+		_ = stop(rig.ErrStop)
 		if n := log.lines(string(uid)); n != 1 {
 			t.Errorf("it is logged %d times", n)
 		}
@@ -72,7 +73,7 @@ func TestRun_LogsARefusedTransitionOnce(t *testing.T) {
 		if n := log.lines(string(spoiled)); n != 1 || log.lines("cannot be read") != n {
 			t.Errorf("what cannot be read is logged %d times: %s", n, log.b.String())
 		}
-		if i := r.info(a.UID); i.State != message.StateDelivered {
+		if i := r.Info(a.UID); i.State != message.StateDelivered {
 			t.Errorf("another message is %s", i.State)
 		}
 	})
@@ -104,36 +105,36 @@ func TestRun_LeavesWhatCannotEndInFlight(t *testing.T) {
 	for _, state := range []message.State{message.StateWaiting, message.StateInFlight,
 		message.StateCanceled, 99} {
 		synctest.Test(t, func(t *testing.T) {
-			r := newRig(t, 1, nil)
+			r := rig.New(t, 1, nil)
 			log := &pages{}
-			r.log = zerolog.New(log)
-			s := r.scheduler()
-			r.nats.takes = func(m *message.Message) time.Duration {
+			r.Log = zerolog.New(log)
+			s := r.Scheduler()
+			r.Nats.Takes = func(m *message.Message) time.Duration {
 				if m.Topic == "endless" {
 					return 24 * time.Hour
 				}
 				return 0
 			}
-			stop := r.lead(s, 1)
-			bad := r.push(scheduler.Push{Topic: "endless", Delay: time.Second})
+			stop := r.Lead(s, 1)
+			bad := r.Push(scheduler.Push{Topic: "endless", Delay: time.Second})
 			time.Sleep(2 * time.Second)
-			s.EndAs(r.nats.arrived()[0].m, state)
-			good := r.push(scheduler.Push{Topic: "orders", Delay: time.Second})
+			s.EndAs(r.Nats.Arrived()[0].M, state)
+			good := r.Push(scheduler.Push{Topic: "orders", Delay: time.Second})
 			time.Sleep(10 * time.Minute)
-			if i := r.info(bad.UID); i.State != message.StateInFlight || r.nats.tries[bad.UID] != 1 {
-				t.Errorf("asked to end as %s, it is %s and was sent %d times", state, i.State, r.nats.tries[bad.UID])
+			if i := r.Info(bad.UID); i.State != message.StateInFlight || r.Nats.Tries[bad.UID] != 1 {
+				t.Errorf("asked to end as %s, it is %s and was sent %d times", state, i.State, r.Nats.Tries[bad.UID])
 			}
-			if i := r.info(good.UID); i.State != message.StateDelivered {
+			if i := r.Info(good.UID); i.State != message.StateDelivered {
 				t.Errorf("another message is %s", i.State)
 			}
-			refused, err := r.store.Refused(t.Context(), 0)
+			refused, err := r.Store.Refused(t.Context(), 0)
 			if err != nil || len(refused) != 1 || refused[0].UID != bad.UID || refused[0].To != state {
 				t.Errorf("refused are %+v, %v", refused, err)
 			}
 			if n := log.lines("a message cannot end so"); n != 1 {
 				t.Errorf("it is logged %d times", n)
 			}
-			_ = stop(errStop)
+			_ = stop(rig.ErrStop)
 		})
 	}
 }
