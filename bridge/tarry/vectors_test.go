@@ -48,7 +48,8 @@ func TestRules_AreTheDaemonsOwn(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if string(mine) != string(theirs) {
+		const head = "// Code generated from bridge/wire by go generate; DO NOT EDIT.\n\n"
+		if string(mine) != head+string(theirs) {
 			t.Errorf("%s is not the daemon's; run go generate ./internal/wire", file)
 		}
 	}

@@ -41,9 +41,9 @@
 // A consumer's retry is a push with the Tarry-Id of the message and the next Tarry-Attempt. It has a delay or a time,
 // or neither; with neither it waits according to its schedule, see [Retry].
 //
-// # The copy in bridge/tarry
+// # The rules in bridge/tarry
 //
-// The producer library is a module of its own and may not import this one, so bridge/tarry/internal/wire holds copies
-// of the files it needs. The copies must match byte for byte, which a test in that package checks;
-// testdata/vectors.json pins the behaviour on both sides.
+// The producer library is a module of its own and may not import this one, so go generate in bridge/tarry/internal/wire
+// writes the files that it needs from those here. A test in that package compares them; testdata/vectors.json pins the
+// behaviour on both sides.
 package wire

@@ -1,3 +1,5 @@
+// Code generated from bridge/wire by go generate; DO NOT EDIT.
+
 package wire
 
 import "time"
