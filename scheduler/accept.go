@@ -22,6 +22,9 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 		done(Accepted{UID: m.UID, ID: p.ID, Due: m.Due, Err: err})
 		return m.UID
 	}
+	if err := s.cfg.Admit(); err != nil {
+		return refuse(err)
+	}
 	if err := s.checkDue(m.Due, now); err != nil {
 		return refuse(err)
 	}

@@ -47,6 +47,9 @@ func (r *RequeueResult) Receipt(bucket message.Bucket, dead message.UID) (made R
 // ErrUnavailable changed nothing.
 func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error)) (again bool, err error) {
+	if err := s.cfg.Admit(); err != nil {
+		return false, err
+	}
 	if err := s.cfg.Journal.Ready(); err != nil {
 		return false, err
 	}

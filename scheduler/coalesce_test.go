@@ -85,7 +85,7 @@ func TestAccept_AnswersALostReplyAsTheFirstTryWouldHave(t *testing.T) {
 				t.Errorf("%s was sent %d times", c.what, store.Calls-calls)
 			}
 		}
-		wantCounted(r, 
+		wantCounted(r,
 			map[string]float64{"tarry_accepted_total": 7, "tarry_duplicates_total": 2, "tarry_merged_total": 1})
 	})
 }

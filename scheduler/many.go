@@ -198,6 +198,9 @@ func (sel *Selection) takes(m *message.Info) bool {
 }
 
 func (s *Scheduler) browse(ctx context.Context, bucket message.Bucket, q Browse) (Browsed, error) {
+	if err := s.cfg.Admit(); err != nil {
+		return Browsed{}, err
+	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	page, err := s.cfg.Timeline.Browse(ctx, bucket, q)

@@ -11,6 +11,9 @@ import (
 // number of waiting or dead messages, but it scans the messages in flight. That may take many short calls; ctx limits
 // their total time.
 func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, error) {
+	if err := s.cfg.Admit(); err != nil {
+		return TopicCount{}, err
+	}
 	count, err := s.cfg.Timeline.Count(ctx, topic)
 	return count, Looked("count "+topic, err)
 }
@@ -18,12 +21,18 @@ func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, e
 // TopicCounts returns the counts of up to limit topics that have messages, ordered by name and beginning after the
 // given one. It reads the names of all topics and the messages in flight.
 func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]TopicCount, error) {
+	if err := s.cfg.Admit(); err != nil {
+		return nil, err
+	}
 	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
 	return counts, Looked("count topics", err)
 }
 
 // Pauses lists the patterns that are paused.
 func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
+	if err := s.cfg.Admit(); err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	pauses, err := s.cfg.Timeline.Pauses(ctx)
@@ -42,6 +51,9 @@ const pauseWait = time.Second
 // the journal in every mode. If the journal does not record it, the error is ErrOutcomeUnknown: the pause is in effect,
 // but would be lost with the store, or was made on a store that has been replaced. Pause may safely be called again.
 func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect bool, err error) {
+	if err := s.cfg.Admit(); err != nil {
+		return false, err
+	}
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	c, err := s.cfg.Timeline.Pause(call, Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()})
@@ -56,6 +68,9 @@ func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect boo
 // resumed, but may be paused again when the store is lost. Calling Resume again repairs that, because the journal also
 // records the resume of a pattern that is not paused.
 func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect bool, err error) {
+	if err := s.cfg.Admit(); err != nil {
+		return false, false, err
+	}
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	var c PauseChange

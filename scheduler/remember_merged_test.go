@@ -61,7 +61,7 @@ func newRecorded(t *testing.T, wrap func(scheduler.Timeline) scheduler.Timeline)
 		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20)))
 	}
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
-		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+		Record: &record.Recording{Instance: "a", Address: "", Limit: 1 << 20,
 			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)

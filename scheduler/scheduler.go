@@ -39,6 +39,9 @@ type Config struct {
 	// Journal is asked before and after every answered change; nil if no journal is kept or nobody waits for it.
 	Journal Journal
 
+	// Admit is asked before a call writes to the timeline or answers from it. Its error refuses the call. nil admits all.
+	Admit func() error
+
 	// Announce informs the leader, on this or another instance, that a message due earlier than all others was
 	// accepted. The announcement may be lost.
 	Announce func(bucket message.Bucket, due message.Milli)
@@ -74,6 +77,9 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	if cfg.Journal == nil {
 		cfg.Journal = noJournal{}
+	}
+	if cfg.Admit == nil {
+		cfg.Admit = func() error { return nil }
 	}
 	if cfg.Announce == nil {
 		cfg.Announce = func(message.Bucket, message.Milli) {}

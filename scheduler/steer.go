@@ -201,6 +201,9 @@ func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]message.Info, error)
 
 // find asks the timeline.
 func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]message.Info, error) {
+	if err := s.cfg.Admit(); err != nil {
+		return nil, err
+	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	if !ref.Viewer.Sees(ref.Topic) && ref.Topic != "" {

@@ -85,7 +85,7 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 			MaxBytes:    cfg.MaxBytes,
 			RejectBytes: cfg.RejectBytes, RejectsPerSubject: cfg.RejectsPerSubject,
 			SizeLimit: cfg.SizeLimit, Topics: &scheduler.Topics{}},
-		nc: cfg.To, log: cfg.Log, stream: link.StreamName(cfg.Namespace),
+		Contents: NewContents(cfg.To, cfg.Namespace), log: cfg.Log,
 	}
 	target.rejects, err = rejects.NewWriter(rejects.WriterConfig{Conn: cfg.To, Namespace: cfg.Namespace,
 		Prefix: cfg.Prefix,

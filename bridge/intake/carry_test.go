@@ -43,8 +43,8 @@ func newMoving(t *testing.T) *moving {
 		RejectsPerSubject: 10, Log: zerolog.New(zerolog.NewTestWriter(t)),
 		Known: func(context.Context, message.UID) (bool, error) { return false, nil }}
 	in := &Intake{cfg: Config{Namespace: "moved", Prefix: "delayed", Replicas: 1, MaxBytes: -1,
-		RejectBytes: 1 << 20, RejectsPerSubject: 10}, nc: m.from, js: m.source,
-		log: m.cfg.Log, stream: link.StreamName("moved")}
+		RejectBytes: 1 << 20, RejectsPerSubject: 10}, js: m.source,
+		Contents: NewContents(m.from, "moved"), log: m.cfg.Log}
 	if err := in.open(t.Context()); err != nil {
 		t.Fatal(err)
 	}

@@ -11,6 +11,6 @@
 //
 // All instances share one durable consumer.
 //
-// ClockSampler supplies the time on the server that timestamps pushes, Passed waits for the pushes that the intake
-// holds, and Carry moves what a NATS holds to another one.
+// ClockSampler supplies the time on the server that timestamps pushes, Contents reports what the intake holds and waits
+// for it, and Carry moves what a NATS holds to another one.
 package intake

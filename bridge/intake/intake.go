@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -38,6 +37,9 @@ type Config struct {
 	// Stamps samples the clock that timestamps pushes. If nil, the timestamps are trusted.
 	Stamps *ClockSampler
 
+	// Contents reports what the intake holds to parts that were built before it. Default: one of its own.
+	Contents *Contents
+
 	// Replicas and MaxBytes are the settings of the intake stream, and of the stream of pushes whose bucket does not
 	// answer; 0 bytes is no limit.
 	Replicas int
@@ -64,25 +66,21 @@ type Config struct {
 
 // Intake receives pushes by tag. See the package comment.
 type Intake struct {
+	*Contents
 	cfg     Config
-	nc      *nats.Conn
 	js      jetstream.JetStream
 	log     zerolog.Logger
 	metrics intakeMetrics
 
-	stream       string // its name
-	rejects      *rejects.Writer
-	enabled      atomic.Bool
-	room         *link.Room
-	acks         *link.Queue[ack]
-	refused      *link.Queue[arrival]
-	said         rejectLog
-	passing      *passing // of the intake stream
-	passingAside *passing
-	aside        *aside
-	ackPending   int // maxAckPending, except in tests
-	trouble      trouble
-	buckets      troubles // the buckets that do not answer while others do
+	rejects    *rejects.Writer
+	room       *link.Room
+	acks       *link.Queue[ack]
+	refused    *link.Queue[arrival]
+	said       rejectLog
+	aside      *aside
+	ackPending int // maxAckPending, except in tests
+	trouble    trouble
+	buckets    troubles // the buckets that do not answer while others do
 }
 
 // ErrRefused reports that a stream on the server, or a setting, prevents the intake until an operator changes it.
@@ -124,6 +122,9 @@ func New(cfg Config) (*Intake, error) {
 	if cfg.AckWait <= 0 {
 		cfg.AckWait = defaultAckWait
 	}
+	if cfg.Contents == nil {
+		cfg.Contents = NewContents(cfg.Conn, cfg.Namespace)
+	}
 	js, err := jetstream.New(cfg.Conn)
 	if err != nil {
 		return nil, fmt.Errorf("intake: %w", err)
@@ -134,55 +135,13 @@ func New(cfg Config) (*Intake, error) {
 		return nil, fmt.Errorf("intake: %w", err)
 	}
 	in := &Intake{
-		cfg: cfg, rejects: writer, nc: cfg.Conn, js: js, log: cfg.Log.With().Str("component", "intake").Logger(),
+		Contents: cfg.Contents, cfg: cfg, rejects: writer, js: js, log: cfg.Log.With().Str("component", "intake").Logger(),
 		metrics: newIntakeMetrics(cfg.Registerer),
-		stream:  link.StreamName(cfg.Namespace),
 		room:    link.NewRoom(cfg.InFlight, cfg.InFlightBytes), ackPending: maxAckPending,
 	}
 	in.acks, in.refused, in.said = link.NewQueue[ack](1), link.NewQueue[arrival](rejectWorkers), rejectLog{log: in.log}
 	in.aside = newAside(in)
-	in.passing = newPassing(func(ctx context.Context) (backlog, error) { return in.held(ctx, in.stream) })
-	in.passingAside = newPassing(func(ctx context.Context) (backlog, error) { return in.held(ctx, in.aside.stream) })
 	return in, nil
-}
-
-// Enabled reports whether there is an intake stream: it is false until Run has created it, and if JetStream is off.
-func (in *Intake) Enabled() bool { return in.enabled.Load() }
-
-// Backlog returns the last sequence of the intake stream, or 0 if there is no stream.
-func (in *Intake) Backlog(ctx context.Context) (uint64, error) {
-	var info link.StreamInfo
-	err := link.AskBriefly(ctx, in.nc, link.APIStreamInfo+in.stream, nil, &info)
-	if errors.Is(err, link.ErrNoJetStream) && !in.Enabled() {
-		return 0, nil
-	} else if err != nil {
-		return 0, fmt.Errorf("backlog: %w", err)
-	}
-	return info.State.LastSeq, nil
-}
-
-// Held counts the messages in the intake's streams.
-type Held struct {
-	Pushes  uint64 // not accepted yet
-	Aside   uint64 // of those, the ones whose bucket does not answer
-	Rejects uint64
-}
-
-// Held reads the state of all streams. If JetStream is off, they hold nothing.
-func (in *Intake) Held(ctx context.Context) (Held, error) {
-	var h Held
-	for stream, n := range map[string]*uint64{in.stream: &h.Pushes, in.aside.stream: &h.Aside,
-		link.RejectsName(in.cfg.Namespace): &h.Rejects} {
-		b, err := in.held(ctx, stream)
-		if errors.Is(err, link.ErrNoJetStream) && !in.Enabled() {
-			return Held{}, nil
-		} else if err != nil {
-			return Held{}, fmt.Errorf("read the state of %s: %w", stream, err)
-		}
-		*n = b.count
-	}
-	h.Pushes += h.Aside
-	return h, nil
 }
 
 // Run creates the streams and receives pushes until ctx ends. It returns early only if the very first set-up is

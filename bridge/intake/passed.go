@@ -86,39 +86,3 @@ func (p *passing) next(ctx context.Context, number uint64) (backlog, uint64, err
 	p.seen, p.number, p.at = held, begun, time.Now()
 	return held, begun, nil
 }
-
-// Passed waits, for at most a second, until the intake has passed the pushes that it held at the call. It reports
-// whether it makes sense to look for a message again.
-func (in *Intake) Passed(ctx context.Context) bool {
-	ctx, stop := context.WithTimeout(ctx, passLimit)
-	defer stop()
-	if !in.Enabled() || !in.nc.IsConnected() || !in.passing.wait(ctx) {
-		return false
-	}
-	// The stream of pushes put aside is last, since pushes move to it from the intake.
-	return ctx.Err() != nil || in.passingAside.wait(ctx) || ctx.Err() != nil
-}
-
-// held returns the backlog of a stream. The backlog of the intake stream is what its consumer has not acknowledged,
-// which the stream alone does not reveal: a nats-server 2.9 that was killed may come back with messages that are
-// acknowledged (watch.go).
-func (in *Intake) held(ctx context.Context, stream string) (backlog, error) {
-	var info link.StreamInfo
-	if err := link.AskBriefly(ctx, in.nc, link.APIStreamInfo+stream, nil, &info); err != nil {
-		return backlog{}, err
-	}
-	b := backlog{first: info.State.FirstSeq, last: info.State.LastSeq, count: info.State.Messages}
-	if b.count == 0 {
-		b.first = b.last + 1
-	}
-	if b.count == 0 || stream != in.stream {
-		return b, nil
-	}
-	consumer, there, err := askConsumer(ctx, in.nc, stream)
-	if err != nil || !there { // without a consumer no push was delivered yet
-		return b, err
-	}
-	b.first = max(b.first, consumer.Floor.Stream+1)
-	b.count = min(b.count, consumer.Undelivered+consumer.Unacknowledged)
-	return b, nil
-}

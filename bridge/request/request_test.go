@@ -29,12 +29,13 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 			bridgetest.NewTimeline(t)),
 			Admin: map[string]request.Call{"restore": call}})
 		resign, err := request.NewResign(request.ResignConfig{Conn: nc, Namespace: "ns", Instance: "a",
-			Log: bridgetest.Logger(t),
-			Do:  func(context.Context, string) error { called <- "resigned"; return nil }})
+			Log: bridgetest.Logger(t)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		bridgetest.RunFor(t, resign.Run)
+		bridgetest.RunFor(t, func(ctx context.Context) error {
+			return resign.Run(ctx, func(context.Context, string) error { called <- "resigned"; return nil })
+		})
 		pauses, err := request.NewPauses(request.PausesConfig{Conn: nc, Namespace: "ns", Log: bridgetest.Logger(t),
 			Read: func(context.Context) (bool, error) { called <- "read"; return true, nil }})
 		if err != nil {

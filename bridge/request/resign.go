@@ -22,10 +22,7 @@ type ResignConfig struct {
 	Namespace string
 	// Instance is this instance's name.
 	Instance string
-	// Do makes this instance resign, if it leads and another could take over, and returns once it has resigned. The
-	// requester gets the error in the words of bridge/answer.
-	Do  func(ctx context.Context, reason string) error
-	Log zerolog.Logger
+	Log      zerolog.Logger
 }
 
 // Resign forwards an operator's request for the leader's resignation to the leader, whichever instance received it:
@@ -45,25 +42,28 @@ type resignWish struct {
 
 // NewResign checks the configuration.
 func NewResign(cfg ResignConfig) (*Resign, error) {
-	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Instance == "" || cfg.Do == nil {
-		return nil, errors.New("resign: a connection, a namespace, an instance and a Do function are needed")
+	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Instance == "" {
+		return nil, errors.New("resign: a connection, a namespace and an instance are needed")
 	}
 	return &Resign{cfg: cfg, subject: "tarry." + cfg.Namespace + ".resign"}, nil
 }
 
-// Run answers the requests that name this instance until ctx ends.
-func (r *Resign) Run(ctx context.Context) error {
-	return hear(ctx, r.cfg.Conn, r.subject, r.cfg.Log, r.heard)
+// Run answers the requests that name this instance until ctx ends. do makes this instance resign, if it leads and
+// another could take over, and returns once it has resigned. The requester gets its error in the words of bridge/answer.
+func (r *Resign) Run(ctx context.Context, do func(ctx context.Context, reason string) error) error {
+	return hear(ctx, r.cfg.Conn, r.subject, r.cfg.Log,
+		func(ctx context.Context, request []byte) *reaction { return r.heard(ctx, request, do) })
 }
 
-func (r *Resign) heard(ctx context.Context, request []byte) *reaction {
+func (r *Resign) heard(ctx context.Context, request []byte,
+	do func(ctx context.Context, reason string) error) *reaction {
 	var wish resignWish
 	if json.Unmarshal(request, &wish) != nil || wish.Instance != r.cfg.Instance {
 		return nil
 	}
 	err := checkReason(wish.Reason)
 	if err == nil {
-		err = r.cfg.Do(ctx, wish.Reason)
+		err = do(ctx, wish.Reason)
 	} else {
 		wish.Reason = ""
 	}

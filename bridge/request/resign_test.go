@@ -20,12 +20,13 @@ func TestResign_ReachesTheInstanceThatIsNamed(t *testing.T) {
 	asked := make(chan string, 10)
 	instance := func(name string, err error) *request.Resign {
 		r, newErr := request.NewResign(
-			request.ResignConfig{Conn: bridgetest.Connect(t, url), Namespace: ns, Instance: name, Log: bridgetest.Logger(t),
-				Do: func(_ context.Context, reason string) error { asked <- name + ": " + reason; return err }})
+			request.ResignConfig{Conn: bridgetest.Connect(t, url), Namespace: ns, Instance: name, Log: bridgetest.Logger(t)})
 		if newErr != nil {
 			t.Fatal(newErr)
 		}
-		bridgetest.RunFor(t, r.Run)
+		bridgetest.RunFor(t, func(ctx context.Context) error {
+			return r.Run(ctx, func(_ context.Context, reason string) error { asked <- name + ": " + reason; return err })
+		})
 		return r
 	}
 	a := instance("a", errors.New("must not be asked"))

@@ -42,6 +42,9 @@ type Config struct {
 	// is nil if the caller of Run takes care of that.
 	Whole func(ctx context.Context, term uint64, bucket message.Bucket) error
 
+	// Admit is asked before lanes are listed, as scheduler.Config has it. nil admits all.
+	Admit func() error
+
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
 }

@@ -56,6 +56,11 @@ func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]
 
 // lanes returns the sorted names of all lanes that hold messages.
 func (r *Leader) lanes(ctx context.Context) ([]message.Lane, error) {
+	if r.cfg.Admit != nil {
+		if err := r.cfg.Admit(); err != nil {
+			return nil, err
+		}
+	}
 	ctx, stop := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer stop()
 	var names []message.Lane

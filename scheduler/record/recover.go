@@ -12,7 +12,7 @@ import (
 type Recording struct {
 	// Instance and Address identify the instance that makes the changes of this process.
 	Instance string
-	Address  func() string
+	Address  string
 	// Limit is the size limit of a bucket's outbox in bytes. Above it Add answers ErrBehind, and everything else goes
 	// on.
 	Limit int64

@@ -21,7 +21,7 @@ type recordings struct {
 
 // recording returns a recording that adds to l.
 func (l *recordings) recording() *record.Recording {
-	return &record.Recording{Instance: "model", Address: func() string { return "nowhere:1" }, Limit: 1 << 40,
+	return &record.Recording{Instance: "model", Address: "nowhere:1", Limit: 1 << 40,
 		Wrote: func(e record.Entry) {
 			l.all = append(l.all, e)
 			l.new = append(l.new, e.Changes...)

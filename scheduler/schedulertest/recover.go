@@ -99,7 +99,7 @@ var recoverPromises = []promise{
 		}
 	}},
 	{name: "an end is not forgotten while the journal does not know it", tune: func(o *Options) {
-		o.Record = &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+		o.Record = &record.Recording{Instance: "a", Address: "a:1", Limit: 1 << 30,
 			Wrote: func(record.Entry) {}}
 	}, check: func(t *trial) {
 		outbox := t.tl.(record.Outbox)

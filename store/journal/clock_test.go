@@ -24,7 +24,7 @@ func steppedLine(t *testing.T) (*lab.SteppedRedis, *timeline.Redis) {
 	t.Cleanup(func() { _ = rdb.Close() })
 	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "clock", Buckets: 1, EndedKeep: 10 * time.Minute,
 		TombstoneKeep: time.Minute, TombstoneLimit: 9,
-		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+		Record: &record.Recording{Instance: "a", Address: "", Limit: 1 << 20,
 			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)

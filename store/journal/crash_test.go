@@ -556,7 +556,7 @@ func exerciseCrashes(t *testing.T, open func(*testing.T, *record.Recording) serv
 			scheduler.Local{Wall: func() time.Time { return c.now.Time() }, Mono: func() time.Duration {
 				return time.Duration(c.now) * time.Millisecond
 			}})
-		recording := &record.Recording{Instance: "crash", Address: func() string { return "here:1" }, Limit: 1 << 30,
+		recording := &record.Recording{Instance: "crash", Address: "here:1", Limit: 1 << 30,
 			Wrote: c.wrote}
 		c.on = open(t, recording)
 		c.tl = c.on.line

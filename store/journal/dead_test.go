@@ -78,9 +78,7 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 		}
 	}
 	v := &journal.Reconciler{Store: store, Timeline: i.tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
-		Timeout: 5 * time.Second, Address: func() string {
-			return ""
-		}}
+		Timeout: 5 * time.Second}
 	report, err := v.Verify(ctx, record.VerifyRequest{Repair: true}, nil)
 	if err != nil || report.Found[record.MissingInStore] != 1 || report.Repaired != 1 {
 		t.Fatalf("verify: %+v, %v", report, err)

@@ -87,7 +87,7 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 	for name, open := range map[string]func(t *testing.T) line{
 		"memory": func(t *testing.T) line {
 			tl, err := memory.New(memory.Config{Buckets: 2, Record: &record.Recording{
-				Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(record.Entry) {}}})
+				Address: "here:1", Limit: 1 << 30, Wrote: func(record.Entry) {}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -37,7 +37,7 @@ func instanceOf(t *testing.T, buckets message.Bucket, name, addr string, store j
 	t.Helper()
 	i := &instance{client: timeline.Dial(timeline.DialConfig{Addrs: []string{addr}, CallTimeout: 5 * time.Second})}
 	t.Cleanup(func() { _ = i.client.Close() })
-	r := &record.Recording{Instance: name, Address: func() string { return "here:1" }, Limit: 1 << 30,
+	r := &record.Recording{Instance: name, Address: "here:1", Limit: 1 << 30,
 		Wrote: func(e record.Entry) {
 			i.writer.Wrote(e)
 		}}
@@ -47,11 +47,11 @@ func instanceOf(t *testing.T, buckets message.Bucket, name, addr string, store j
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.writer = journal.NewWriter(journal.WriterConfig{Store: store, Outbox: i.tl, Mode: mode, Timeout: 2 * time.Second,
+	i.writer = journal.NewWriter(journal.WriterConfig{Store: store, Mode: mode, Timeout: 2 * time.Second,
 		Log: zerolog.New(zerolog.NewTestWriter(t))})
 	done := make(chan error, 1)
 	ctx := t.Context()
-	go func() { done <- i.writer.Run(ctx) }()
+	go func() { done <- i.writer.Run(ctx, i.tl, nil) }()
 	t.Cleanup(func() { <-done })
 	return i
 }

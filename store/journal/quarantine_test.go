@@ -77,7 +77,7 @@ func onBoth(t *testing.T, check func(a *apart)) {
 
 // unheard is a recording that nobody listens to.
 func unheard() *record.Recording {
-	return &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+	return &record.Recording{Instance: "a", Address: "a:1", Limit: 1 << 30,
 		Wrote: func(record.Entry) {}}
 }
 
@@ -152,7 +152,7 @@ func (a *apart) verify() record.VerifyReport {
 	a.Helper()
 	v := &journal.Reconciler{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
 		Timeout: time.Minute,
-		Address: func() string { return "" }}
+		Address: ""}
 	report, err := v.Verify(a.Context(), record.VerifyRequest{Repair: true}, nil)
 	a.must("verify", err)
 	return report

@@ -22,7 +22,7 @@ type Reconciler struct {
 	Clock    *scheduler.Clock
 	// Instance and Address sign the changes that it writes to the journal.
 	Instance string
-	Address  func() string
+	Address  string
 	Timeout  time.Duration // of one call
 	Log      zerolog.Logger
 	// At, which may be nil, is called after each page of a restore.

@@ -34,7 +34,7 @@ func newRolledBack(t *testing.T) *rolledBack {
 		scheduler.Local{Wall: func() time.Time { return w.now.Time() }, Mono: func() time.Duration {
 			return time.Duration(w.now) * time.Millisecond
 		}})
-	w.redisServer = newRedisServer(t, &record.Recording{Instance: "a", Address: func() string { return "a:1" },
+	w.redisServer = newRedisServer(t, &record.Recording{Instance: "a", Address: "a:1",
 		Limit: 1 << 20, Wrote: func(e record.Entry) {
 			fences := map[message.Bucket]uint64{}
 			if e.Number > 0 {
@@ -178,7 +178,7 @@ func (f *fencing) Fence(ctx context.Context, bucket message.Bucket, number uint6
 func TestRecovery_GivesNoNumberAgainThatItHasFencedWith(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 1, Record: &record.Recording{
-		Address: func() string { return "here:1" }, Limit: 1 << 30, Wrote: func(record.Entry) {}}})
+		Address: "here:1", Limit: 1 << 30, Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
 	}

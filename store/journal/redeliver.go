@@ -122,7 +122,7 @@ func (r *redelivery) one(ctx context.Context, rec *record.Record, c *record.Chan
 	r.report.Redelivered++
 	again := record.Change{UID: rec.UID, Version: rec.Version + 1, State: message.StateDelivered,
 		At: r.Clock.Milli(), Bucket: rec.UID.Bucket(r.Buckets),
-		Instance: r.Instance, Address: r.Address(), Reason: "redelivered: the stream had lost it", Attempt: rec.Attempt,
+		Instance: r.Instance, Address: r.Address, Reason: "redelivered: the stream had lost it", Attempt: rec.Attempt,
 		Stream: stream, Sequence: sequence, Due: rec.Due,
 		Uncertain: rec.Mark.Uncertain, Refusals: rec.Mark.Refusals}
 	// The message is delivered: record that even if ctx has ended.

@@ -39,7 +39,7 @@ func (s *strictStore) Write(ctx context.Context, fences map[message.Bucket]uint6
 func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute,
-		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+		Record: &record.Recording{Instance: "a", Address: "", Limit: 1 << 20,
 			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +74,7 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 		t.Fatalf("the journal knows %v, %v; want the good one: the content of the other is not there", have, err)
 	}
 	v := &journal.Reconciler{Store: store, Timeline: tl, Buckets: 1, Clock: scheduler.NewClock(scheduler.System()),
-		Timeout: time.Minute, Address: func() string {
-			return ""
-		}}
+		Timeout: time.Minute}
 	if report, err := v.Verify(t.Context(), record.VerifyRequest{Repair: true}, nil); err != nil ||
 		report.Found[record.MissingInJournal] == 0 || report.Repaired != 0 {
 		t.Errorf("verify: %+v, %v", report, err)

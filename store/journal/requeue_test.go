@@ -24,7 +24,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 	}{"in memory": {memoryLine, memoryStore}, "on Redis and SQLite": {redisLine, sqliteStore}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			r := &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
+			r := &record.Recording{Instance: "a", Address: "a:1", Limit: 1 << 20,
 				Wrote: func(record.Entry) {}}
 			on := open.line(t, r)
 			tl := on.line

@@ -193,7 +193,7 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 					return at().Time().Sub(schedulertest.Start.Time())
 				}})
 			tl, err := memory.New(memory.Config{Buckets: 1, EndedKeep: 10 * time.Minute, Record: &record.Recording{
-				Instance: "a", Address: func() string { return "" }, Limit: 1 << 20, Wrote: func(record.Entry) {}}})
+				Instance: "a", Address: "", Limit: 1 << 20, Wrote: func(record.Entry) {}}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -257,7 +257,7 @@ func (c *comparison) mend(ctx context.Context, d *record.Difference) (bool, erro
 	}
 	now := asItStands(&found[0])
 	now.At, now.Bucket, now.Reason = c.Clock.Milli(), d.Bucket, "repaired from the store"
-	now.Instance, now.Address = c.Instance, c.Address()
+	now.Instance, now.Address = c.Instance, c.Address
 	if err := c.Store.Write(call, nil, []record.Change{now}); err != nil {
 		return false, fmt.Errorf("write to the journal: %w", err)
 	}

@@ -30,7 +30,7 @@ type sides struct {
 func newSides(t *testing.T) *sides {
 	t.Helper()
 	s := &sides{T: t, clock: scheduler.NewClock(scheduler.System())}
-	r := &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 30,
+	r := &record.Recording{Instance: "a", Address: "a:1", Limit: 1 << 30,
 		Wrote: func(e record.Entry) {
 			s.outbox = append(s.outbox, e)
 		}}
@@ -85,7 +85,7 @@ func (s *sides) cancel(n int, written bool) {
 func (s *sides) verify(repair bool) record.VerifyReport {
 	s.Helper()
 	v := &journal.Reconciler{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Instance: "a",
-		Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+		Address: "a:1", Timeout: time.Minute, Log: zerolog.Nop()}
 	report, err := v.Verify(s.Context(), record.VerifyRequest{Repair: repair}, nil)
 	if err != nil {
 		s.Fatal(err)
@@ -159,7 +159,7 @@ func TestVerify_DoesNotWaitForeverForARepair(t *testing.T) {
 		lost.Due = s.clock.Milli().Add(time.Hour)
 		s.write(record.Change{UID: lost.UID, Version: 1, State: message.StateWaiting, Due: lost.Due, Message: lost})
 		v := &journal.Reconciler{Store: s.store, Timeline: silentRestore{s.tl}, Buckets: 1, Clock: s.clock,
-			Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+			Address: "a:1", Timeout: time.Minute, Log: zerolog.Nop()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()
@@ -229,7 +229,7 @@ func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
 		time.Sleep(time.Second)
 		run := func(req record.RedeliverRequest) record.RedeliverReport {
 			r := &journal.Reconciler{Store: s.store, Buckets: 1, Clock: s.clock, Instance: "a",
-				Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+				Address: "a:1", Timeout: time.Minute, Log: zerolog.Nop()}
 			report, err := r.Redeliver(t.Context(), broker, req, nil)
 			if err != nil {
 				t.Fatal(err)
@@ -319,7 +319,7 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 					}
 				}}
 				r := &journal.Reconciler{Store: punctual{s.store}, Buckets: 1, Clock: s.clock,
-					Instance: "a", Address: func() string { return "a:1" }, Timeout: time.Minute, Log: zerolog.Nop()}
+					Instance: "a", Address: "a:1", Timeout: time.Minute, Log: zerolog.Nop()}
 				report, err := r.Redeliver(ctx, broker, record.RedeliverRequest{}, nil)
 				if report.Redelivered != 1 || (err != nil) != leave {
 					t.Errorf("report %+v, %v", report, err)
@@ -444,7 +444,7 @@ func TestVerify_BlamesTheStoreForWhatItAnswers(t *testing.T) {
 				s.write(record.Change{UID: gone.UID, Version: 1, State: message.StateWaiting, Due: gone.Due,
 					Message: gone})
 				v := &journal.Reconciler{Store: s.store, Timeline: failing{s.tl, question}, Buckets: 1, Clock: s.clock,
-					Address: func() string { return "a:1" }, Timeout: time.Minute}
+					Address: "a:1", Timeout: time.Minute}
 				_, err := v.Verify(t.Context(), record.VerifyRequest{Repair: true}, nil)
 				if !errors.Is(err, errAnswer) || !errors.Is(err, scheduler.ErrUnavailable) ||
 					errors.Is(err, journal.ErrNoDatabase) {

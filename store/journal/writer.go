@@ -41,6 +41,8 @@ type Writer struct {
 	log     zerolog.Logger
 	metrics *writerMetrics
 	ready   chan struct{} // capacity 1
+	outbox  record.Outbox // of Run, like fenced
+	fenced  func()
 
 	mu      sync.Mutex
 	queue   []*commit
@@ -225,8 +227,11 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) err
 	return nil
 }
 
-// Run commits until ctx ends, then commits the queued entries as far as its time-out allows.
-func (w *Writer) Run(ctx context.Context) error {
+// Run commits until ctx ends, then commits the queued entries as far as its time-out allows. outbox holds the entries of this instance.
+// fenced, which may be nil, is called when a fence has refused a commit: the entries come from a server that was
+// replaced.
+func (w *Writer) Run(ctx context.Context, outbox record.Outbox, fenced func()) error {
+	w.outbox, w.fenced = outbox, fenced
 	group, ctx := errgroup.WithContext(ctx)
 	for range writers {
 		group.Go(func() error {
@@ -355,8 +360,8 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 	if len(changes) > 0 {
 		at(w.cfg.At, AfterRedis)
 		if err := w.cfg.Store.Write(call, fences, changes); err != nil {
-			if errors.Is(err, record.ErrFenced) && w.cfg.Fenced != nil {
-				w.cfg.Fenced()
+			if errors.Is(err, record.ErrFenced) && w.fenced != nil {
+				w.fenced()
 			}
 			return err
 		}
@@ -391,7 +396,7 @@ func (w *Writer) settle(batch []*commit, err error) {
 	}
 	for bucket, entries := range byBucket {
 		call, cancel := context.WithTimeout(context.Background(), w.cfg.Timeout)
-		if err := w.cfg.Outbox.Written(call, bucket, entries); err != nil {
+		if err := w.outbox.Written(call, bucket, entries); err != nil {
 			w.log.Debug().Err(err).Int("bucket", int(bucket)).Msg("committed entries stay in the outbox for now")
 		}
 		cancel()

@@ -67,7 +67,7 @@ type writerWorld struct {
 func newWriterWorld(t *testing.T, mode journal.Mode) *writerWorld {
 	t.Helper()
 	w := &writerWorld{T: t, store: &moody{Store: memoryStore(t)}}
-	r := &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 20,
+	r := &record.Recording{Instance: "a", Address: "a:1", Limit: 1 << 20,
 		Wrote: func(e record.Entry) {
 			w.writer.Wrote(e)
 		}}
@@ -77,10 +77,10 @@ func newWriterWorld(t *testing.T, mode journal.Mode) *writerWorld {
 	}
 	schedulertest.Certify(t, w.tl)
 	w.writer = journal.NewWriter(
-		journal.WriterConfig{Store: w.store, Outbox: w.tl, Mode: mode, Timeout: 5 * time.Second, Log: zerolog.Nop()})
+		journal.WriterConfig{Store: w.store, Mode: mode, Timeout: 5 * time.Second, Log: zerolog.Nop()})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan error, 1)
-	go func() { done <- w.writer.Run(ctx) }()
+	go func() { done <- w.writer.Run(ctx, w.tl, nil) }()
 	w.stop = sync.OnceFunc(func() { stop(); <-done })
 	return w
 }

@@ -13,7 +13,7 @@ import (
 func TestHeads_OfABucketThatIsNotCertifiedHideNoOther(t *testing.T) {
 	t.Parallel()
 	tl, err := memory.New(memory.Config{Buckets: 2,
-		Record: &record.Recording{Instance: "a", Address: func() string { return "" }, Limit: 1 << 20,
+		Record: &record.Recording{Instance: "a", Address: "", Limit: 1 << 20,
 			Wrote: func(record.Entry) {}}})
 	if err != nil {
 		t.Fatal(err)

@@ -88,7 +88,7 @@ func (t *Timeline) wrote(n message.Bucket, b *bucket) {
 	e.ID = fmt.Sprintf("%020d", b.entered)
 	for i := range e.Changes {
 		c := &e.Changes[i]
-		c.Bucket, c.Instance, c.Address = n, r.Instance, r.Address()
+		c.Bucket, c.Instance, c.Address = n, r.Instance, r.Address
 		e.Size += changeCost
 		if c.Message != nil {
 			e.Size += weight(c.Message)

@@ -55,7 +55,7 @@ func (t *Redis) context(term uint64, now message.Milli) []byte {
 	if r == nil {
 		return nil
 	}
-	address := r.Address()
+	address := r.Address
 	address = address[:min(len(address), maxText)]
 	b := make([]byte, 0, 19+len(r.Instance)+len(address))
 	b = append(b, contextVersion)

@@ -12,7 +12,7 @@ import (
 )
 
 func recorded(t *Redis) *Redis {
-	t.cfg.Record = &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1,
+	t.cfg.Record = &record.Recording{Instance: "a", Address: "a:1", Limit: 1,
 		Wrote: func(record.Entry) {}}
 	return t
 }

@@ -59,7 +59,7 @@ func New(cfg Config) (*Redis, error) {
 		return nil, errors.New("timeline: namespace, buckets, ended keep and tombstones must be set")
 	}
 	if r := cfg.Record; r != nil &&
-		(r.Instance == "" || len(r.Instance) > maxText || r.Address == nil || r.Limit < 1 || r.Wrote == nil) {
+		(r.Instance == "" || len(r.Instance) > maxText || r.Limit < 1 || r.Wrote == nil) {
 		return nil, errors.New("timeline: a recording needs instance, address, limit and a receiver")
 	}
 	t := &Redis{cfg: cfg, rdb: cfg.Client, certs: make([]certificate, cfg.Buckets)}

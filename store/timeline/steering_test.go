@@ -39,7 +39,7 @@ func openBare(t *testing.T, srv *lab.Redis) *bare {
 	var err error
 	b.Redis, err = timeline.New(timeline.Config{Client: b.rdb, Namespace: b.ns, Buckets: 1, EndedKeep: time.Minute,
 		TombstoneKeep: time.Minute, TombstoneLimit: 10,
-		Record: &record.Recording{Instance: "a", Address: func() string { return "a:1" }, Limit: 1 << 40,
+		Record: &record.Recording{Instance: "a", Address: "a:1", Limit: 1 << 40,
 			Wrote: func(e record.Entry) {
 				b.mu.Lock()
 				defer b.mu.Unlock()

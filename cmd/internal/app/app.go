@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -38,32 +37,28 @@ type Options struct {
 // App is one instance. Two may run in one process.
 type App struct {
 	*opened
-	registry   *prometheus.Registry
-	listener   net.Listener
-	probes     net.Listener // nil where none is wanted
-	clock      *scheduler.Clock
-	publisher  *publish.Publisher
-	intake     *intake.Intake
-	rejects    *rejects.Rejects
-	requests   *request.Service
-	nudge      *request.Nudge
-	resign     *request.Resign
-	pauses     *request.Pauses
-	natsClock  *intake.ClockSampler
-	scheduler  *scheduler.Scheduler
-	leader     *lead.Leader
-	gate       *gate
-	topics     *scheduler.Topics
-	node       node
-	race       race
-	cluster    *cluster
+	clock     *scheduler.Clock
+	publisher *publish.Publisher
+	contents  *intake.Contents
+	intake    *intake.Intake
+	rejects   *rejects.Rejects
+	requests  *request.Service
+	nudge     *request.Nudge
+	resign    *request.Resign
+	pauses    *request.Pauses
+	natsClock *intake.ClockSampler
+	scheduler *scheduler.Scheduler
+	leader    *lead.Leader
+	gate      *gate
+	instance  instance // what the APIs ask
+	topics    *scheduler.Topics
+	*cluster
 	api        *api.Server
 	health     *health
 	same       *sameStore
 	recovery   *journal.Recovery
 	mending    atomic.Pointer[mender] // of the last leadership
-	writer     *journal.Writer        // nil with the journal off
-	drainer    *journal.Drainer       // likewise
+	drainer    *journal.Drainer       // nil with the journal off
 	journalAPI *journalAPI            // likewise
 	// reconciler reconciles the store with the journal; nil with the journal off.
 	reconciler *journal.Reconciler
@@ -87,49 +82,22 @@ func join(o *opened) (a *App, err error) {
 			err = errors.Join(err, o.Close())
 		}
 	}()
-	a = &App{opened: o, registry: prometheus.NewRegistry(), clock: scheduler.NewClock(scheduler.System())}
+	a = &App{opened: o, clock: scheduler.NewClock(scheduler.System()), topics: &scheduler.Topics{}}
 	a.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
-	if a.listener, err = a.listen("http.listen", a.cfg.HTTP.Listen); err != nil {
-		return nil, err
-	}
-	if at := a.cfg.HTTP.ProbeListen; at != "" {
-		if a.probes, err = a.listen("http.probe_listen", at); err != nil {
-			return nil, err
-		}
-	}
-	a.topics = &scheduler.Topics{}
 	if err := useTopics(a.topics, a.cfg); err != nil {
 		return nil, err
 	}
-	a.registry.MustRegister(newBacklog(a))
-	steps := []func() error{a.wireNATS, a.wireJournal, a.wireScheduler, a.wireIntake, a.wireElection, a.wireHTTP,
-		a.wireRequests}
+	// Each step builds on the parts of the steps before.
+	steps := []func() error{a.wireNATS, a.wireScheduler, a.wireIntake, a.wireJournal, a.wireElection, a.wireDrainer,
+		a.wireHTTP, a.wireRequests}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
 		}
 	}
+	a.registry.MustRegister(newBacklog(a))
 	return a, nil
-}
-
-// listen listens on the address that a setting names.
-func (a *App) listen(setting, address string) (net.Listener, error) {
-	l, err := net.Listen("tcp", address)
-	if err != nil {
-		hint := ""
-		if errors.Is(err, syscall.EADDRINUSE) {
-			hint = "; choose another with --" + setting + " (is another tarry running?)"
-		}
-		return nil, fmt.Errorf("listen: %s %q: %w%s", setting, address, err, hint)
-	}
-	a.onStop("the listener of "+setting, func() error {
-		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // its server closes it as well
-			return err
-		}
-		return nil
-	})
-	return l, nil
 }
 
 func (a *App) wireNATS() (err error) {
@@ -143,6 +111,29 @@ func (a *App) wireNATS() (err error) {
 	if err != nil {
 		return fmt.Errorf("build publisher: %w", err)
 	}
+	a.contents = intake.NewContents(a.conn, a.cfg.Namespace)
+	a.natsClock, err = intake.NewClockSampler(
+		intake.ClockConfig{Conn: a.conn, Namespace: a.cfg.Namespace, Clock: a.clock, Log: a.log})
+	if err != nil {
+		return fmt.Errorf("build nats clock: %w", err)
+	}
+	return nil
+}
+
+// wireScheduler builds the leader first: the scheduler informs it, here or through other instances.
+func (a *App) wireScheduler() (err error) {
+	a.same = &sameStore{opened: a.opened}
+	a.gate = &gate{same: a.same}
+	a.health = newHealth(a)
+	a.leader, err = lead.New(lead.Config{
+		Timeline: a.store, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
+		EndedKeep: a.cfg.Ended.Keep, ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
+		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
+		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Admit: a.gate.admit, Log: a.log, Registerer: a.registry,
+	})
+	if err != nil {
+		return fmt.Errorf("build leader: %w", err)
+	}
 	a.nudge, err = request.NewNudge(request.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
 		Heard: func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
@@ -152,28 +143,10 @@ func (a *App) wireNATS() (err error) {
 	}
 	a.pauses, err = request.NewPauses(request.PausesConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
-		Read: func(ctx context.Context) (bool, error) { return a.leader.ReadPauses(ctx) },
+		Read: a.leader.ReadPauses,
 	})
 	if err != nil {
 		return fmt.Errorf("build pauses: %w", err)
-	}
-	a.natsClock, err = intake.NewClockSampler(
-		intake.ClockConfig{Conn: a.conn, Namespace: a.cfg.Namespace, Clock: a.clock, Log: a.log})
-	if err != nil {
-		return fmt.Errorf("build nats clock: %w", err)
-	}
-	return nil
-}
-
-func (a *App) wireScheduler() (err error) {
-	a.leader, err = lead.New(lead.Config{
-		Timeline: a.store, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
-		EndedKeep: a.cfg.Ended.Keep, ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
-		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
-		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Log: a.log, Registerer: a.registry,
-	})
-	if err != nil {
-		return fmt.Errorf("build leader: %w", err)
 	}
 	a.scheduler, err = scheduler.New(scheduler.Config{
 		Timeline: a.store, Clock: a.clock, IDs: scheduler.NewIDs(a.machine, time.Now),
@@ -181,16 +154,13 @@ func (a *App) wireScheduler() (err error) {
 		NamesSure:   a.journal.mode == journal.Sync,
 		CallTimeout: a.callTimeout(), StopTimeout: a.cfg.Stop.Timeout,
 		Topics: a.topics, DeadKeep: a.cfg.Dead.Keep, Journal: a.answers(),
-		Announce: a.announce, AskPauses: a.askPauses,
-		Backlog: func(ctx context.Context) (uint64, error) { return a.intake.Backlog(ctx) },
-		Passed:  func(ctx context.Context) bool { return a.intake.Passed(ctx) }, Log: a.log, Registerer: a.registry,
+		Admit: a.gate.admit, Announce: a.announce, AskPauses: a.askPauses,
+		Backlog: a.contents.Backlog, Passed: a.contents.Passed, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
 	}
-	a.health = newHealth(a)
-	a.same = &sameStore{a: a}
-	a.gate = &gate{service: a.scheduler, leader: a.leader, same: a.same}
+	a.instance = instance{a.scheduler, a.leader}
 	return nil
 }
 
@@ -214,7 +184,7 @@ func (a *App) wireIntake() (err error) {
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix,
 		Replicas: a.cfg.NATS.Intake.Replicas, MaxBytes: a.cfg.NATS.Intake.MaxBytes,
 		RejectBytes: a.cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(a.cfg.NATS.Rejects.PerSubject),
-		Accept: a.gate, Topics: a.topics, Clock: a.clock, SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
+		Accept: a.scheduler, Contents: a.contents, Topics: a.topics, Clock: a.clock, SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
 		Registerer: a.registry,
 		Stamps:     a.natsClock, Buckets: a.store.Buckets(),
 	})
@@ -231,17 +201,16 @@ func (a *App) wireIntake() (err error) {
 }
 
 func (a *App) wireElection() (err error) {
-	if a.node, a.race, err = a.elect(a.cfg.Advertised(a.listener.Addr())); err != nil {
-		return fmt.Errorf("build election: %w", err)
-	}
-	a.cluster = &cluster{node: a.node, race: a.race}
 	a.resign, err = request.NewResign(request.ResignConfig{
-		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Do: a.cluster.resignHere, Log: a.log,
+		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Log: a.log,
 	})
 	if err != nil {
 		return fmt.Errorf("build resign: %w", err)
 	}
-	a.cluster.ask = a.resign.Ask
+	a.cluster = &cluster{ask: a.resign.Ask}
+	if a.node, a.race, err = a.elect(); err != nil {
+		return fmt.Errorf("build election: %w", err)
+	}
 	return nil
 }
 
@@ -251,7 +220,7 @@ func (a *App) wireHTTP() (err error) {
 		return err
 	}
 	a.api, err = api.New(api.Config{
-		Service: a.gate, Cluster: a.cluster, Ready: a.health.checks,
+		Service: a.instance, Cluster: a.cluster, Ready: a.health.checks,
 		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens),
 		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
@@ -276,7 +245,7 @@ func (a *App) wireRequests() (err error) {
 		admin = calls(a.api.Admins())
 	}
 	a.requests, err = request.NewService(request.ServiceConfig{
-		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.gate,
+		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.instance,
 		SizeLimit: a.cfg.HTTP.LargestMessage(),
 		Instance:  a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
 		Read: calls(a.api.Reads()), Admin: admin,
@@ -309,11 +278,13 @@ func (a *App) Data() (dir string, temporary bool) { return a.data, a.cfg.Data ==
 // errStopped ends the inner parts once the edges have ended.
 var errStopped = errors.New("stopped")
 
-// Run serves until ctx ends, then stops gracefully. It returns an error only if restarting would not help.
-func (a *App) Run(ctx context.Context) error {
+// Run serves until ctx ends, then stops gracefully. It returns an error only if restarting would not help, or if not
+// everything could be closed.
+func (a *App) Run(ctx context.Context) (err error) {
 	defer func() {
-		if err := a.Close(); err != nil {
-			a.log.Warn().Err(err).Msg("not everything was closed")
+		if left := a.Close(); left != nil {
+			a.log.Warn().Err(left).Msg("not everything was closed")
+			err = errors.Join(err, left)
 		}
 	}()
 	innerCtx, stopInner := context.WithCancelCause(context.WithoutCancel(ctx))
@@ -337,7 +308,7 @@ func (a *App) Run(ctx context.Context) error {
 	start("publisher", a.publisher.Run)
 	start("scheduler", a.scheduler.Serve)
 	start("nudge", a.nudge.Run)
-	start("resign", a.resign.Run)
+	start("resign", func(ctx context.Context) error { return a.resign.Run(ctx, a.resignHere) })
 	start("pauses", a.pauses.Run)
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
@@ -361,10 +332,10 @@ func (a *App) Run(ctx context.Context) error {
 			return err
 		}
 		start("machine id", a.machine.Run)
-		if a.same.admit(edgeCtx) != nil {
+		if a.same.admit(edgeCtx, a.cluster) != nil {
 			return nil
 		}
-		start("same store", a.same.run)
+		start("same store", func(ctx context.Context) error { return a.same.run(ctx, a.cluster) })
 		a.gate.open.Store(true)
 		working, workCtx := errgroup.WithContext(edgeCtx)
 		working.Go(func() error { return a.intake.Run(workCtx) })

@@ -80,7 +80,7 @@ func (b *backlog) look() (all []prometheus.Metric) {
 }
 
 func (b *backlog) lookAtStore(ctx context.Context) (all []prometheus.Metric) {
-	if b.a.gate.isClosed() {
+	if b.a.gate.admit() != nil {
 		return nil
 	}
 	now := b.a.clock.Milli()
@@ -112,7 +112,7 @@ func (b *backlog) lookAtStore(ctx context.Context) (all []prometheus.Metric) {
 }
 
 func (b *backlog) lookAtStreams(ctx context.Context) []prometheus.Metric {
-	held, err := b.a.intake.Held(ctx)
+	held, err := b.a.contents.Held(ctx)
 	if err != nil {
 		return nil
 	}

@@ -219,7 +219,7 @@ func (h *health) storeCheck(store holding) api.Check {
 	case h.a.same.other.Load():
 		c.Err = errOtherStore
 		return c
-	case h.a.gate.isClosed():
+	case h.a.gate.admit() != nil:
 		c.Err = errors.New("not prepared yet")
 		return c
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -34,32 +33,12 @@ type store interface {
 	record.Recoverable
 }
 
-// recorder connects the timeline, which is created first, to the writer of the journal, and adds this instance's
-// address.
-type recorder struct {
-	writer  atomic.Pointer[journal.Writer]
-	address atomic.Pointer[string]
-}
-
 // recording returns the recorder for the timeline; nil with the journal off.
 func (o *opened) recording() *record.Recording {
-	if o.journal.mode == journal.Off {
+	if o.writer == nil {
 		return nil
 	}
-	r := o.recorder
-	return &record.Recording{Instance: o.cfg.Instance, Limit: o.outboxLimit(), Address: r.where,
-		Wrote: func(e record.Entry) {
-			if w := r.writer.Load(); w != nil {
-				w.Wrote(e)
-			}
-		}}
-}
-
-func (r *recorder) where() string {
-	if a := r.address.Load(); a != nil {
-		return *a
-	}
-	return ""
+	return &record.Recording{Instance: o.cfg.Instance, Limit: o.outboxLimit(), Address: o.address, Wrote: o.writer.Wrote}
 }
 
 const (
@@ -72,29 +51,19 @@ const (
 
 // wireJournal builds the parts that move changes to the journal and back.
 func (a *App) wireJournal() (err error) {
-	address := a.cfg.Advertised(a.listener.Addr())
-	a.recorder.address.Store(&address)
 	j := &a.journal
 	a.recovery = journal.NewRecovery(journal.RecoveryConfig{
 		Store: j.store, Timeline: a.store, Mode: j.mode, Window: a.cfg.Journal.Window, EndedKeep: a.cfg.Ended.Keep,
 		Clock:   a.clock,
 		Timeout: journalTimeout, Log: a.log, At: failpoint(),
 	})
-	if j.mode == journal.Off {
+	if a.writer == nil {
 		return nil
 	}
-	a.writer = journal.NewWriter(journal.WriterConfig{
-		Store: j.store, Outbox: a.store, Mode: j.mode, Timeout: journalTimeout, Log: a.log, Registerer: a.registry,
-		Fenced: a.store.Renew, At: failpoint(),
-	})
-	a.recorder.writer.Store(a.writer)
 	a.reconciler = &journal.Reconciler{
 		Store: j.store, Timeline: a.store, Buckets: a.store.Buckets(), Clock: a.clock,
-		Instance: a.cfg.Instance, Address: a.recorder.where, Timeout: journalTimeout, Log: a.log,
+		Instance: a.cfg.Instance, Address: a.address, Timeout: journalTimeout, Log: a.log,
 	}
-	a.drainer = journal.NewDrainer(journal.DrainerConfig{
-		Reconciler: a.reconciler, Duty: a.drains, Keep: a.cfg.Journal.Keep, Registerer: a.registry,
-	})
 	a.differences = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tarry_audit_differences", Help: "Messages that the last audit by this instance found different in the " +
 			"store and the journal, before it mended them.",
@@ -112,6 +81,16 @@ func (a *App) wireJournal() (err error) {
 	return nil
 }
 
+// wireDrainer builds the part that commits what other instances left.
+func (a *App) wireDrainer() error {
+	if a.writer != nil {
+		a.drainer = journal.NewDrainer(journal.DrainerConfig{
+			Reconciler: a.reconciler, Duty: a.drains, Keep: a.cfg.Journal.Keep, Registerer: a.registry,
+		})
+	}
+	return nil
+}
+
 // keepJournal runs the parts that move changes to the journal until they are stopped, after everything that makes
 // changes has ended.
 func (a *App) keepJournal(ctx context.Context) (stop func()) {
@@ -120,7 +99,7 @@ func (a *App) keepJournal(ctx context.Context) (stop func()) {
 	}
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	var group errgroup.Group
-	group.Go(func() error { return a.writer.Run(ctx) })
+	group.Go(func() error { return a.writer.Run(ctx, a.store, a.store.Renew) })
 	group.Go(func() error { return a.drainer.Run(ctx) })
 	return func() {
 		cancel()

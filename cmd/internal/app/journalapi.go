@@ -39,7 +39,7 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.L
 	db, byName := d.a.journal.store, ref.UID == ""
 	if byName {
 		// The timeline knows best which of several messages has the name now.
-		info, err := d.a.gate.Get(ctx, ref)
+		info, err := d.a.instance.Get(ctx, ref)
 		switch {
 		case errors.Is(err, scheduler.ErrAmbiguousID):
 			return nil, err
@@ -91,7 +91,7 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.L
 // Resolve returns the one message that a restore refers to: the one that the timeline finds by the name, else the one
 // in the journal.
 func (d *journalAPI) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error) {
-	info, err := d.a.gate.Resolve(ctx, ref)
+	info, err := d.a.instance.Resolve(ctx, ref)
 	return info.UID, err
 }
 
@@ -125,8 +125,8 @@ func (d *journalAPI) Lag(ctx context.Context) (record.Lag, error) {
 // Restore brings messages back from the journal.
 func (d *journalAPI) Restore(ctx context.Context, req record.RestoreRequest,
 	progress func(record.RestoreReport)) (record.RestoreReport, error) {
-	if d.a.gate.isClosed() {
-		return record.RestoreReport{}, d.a.gate.closed()
+	if err := d.a.gate.admit(); err != nil {
+		return record.RestoreReport{}, err
 	}
 	if err := d.drained(ctx); err != nil {
 		return record.RestoreReport{}, err
@@ -184,8 +184,8 @@ const (
 // Verify compares the timeline with the journal.
 func (d *journalAPI) Verify(ctx context.Context, req record.VerifyRequest,
 	progress func(record.VerifyReport)) (record.VerifyReport, error) {
-	if d.a.gate.isClosed() {
-		return record.VerifyReport{}, d.a.gate.closed()
+	if err := d.a.gate.admit(); err != nil {
+		return record.VerifyReport{}, err
 	}
 	if err := d.drained(ctx); err != nil {
 		return record.VerifyReport{}, err

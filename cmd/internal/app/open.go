@@ -5,10 +5,13 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/link"
@@ -53,23 +56,28 @@ type opened struct {
 	store        store
 	prepareStore func(context.Context) error                   // until it returns nil, nothing is accepted
 	identity     func(context.Context) (string, error)         // the store's name; nil if there can be only one store
+	maxTerm      func(context.Context) (uint64, error)         // the highest term in the store; nil if it has none
 	watchClock   func(context.Context, *scheduler.Clock) error // the store's clock; nil if it has none of its own
 	machine      machine
 	journal      journalParts
-	recorder     *recorder
-	ns           *server.Server // nil where NATS is not embedded
+	writer       *journal.Writer // nil with the journal off
+	ns           *server.Server  // nil where NATS is not embedded
 	conn         *nats.Conn
 	broken       chan error // capacity 1: why conn was closed for good
-	data         string     // the directory for the files of an instance without Redis
+	listener     net.Listener
+	probes       net.Listener // nil where none is wanted
+	address      string       // at which other instances reach this one over HTTP
+	registry     *prometheus.Registry
+	data         string // the directory for the files of an instance without Redis
 }
 
 // open opens the resources that the settings name, and connects to NATS last. On error it closes them.
 func open(ctx context.Context, cfg config.Serve, options Options) (*opened, error) {
-	o := &opened{cfg: cfg, options: options, recorder: &recorder{}, broken: make(chan error, 1),
+	o := &opened{cfg: cfg, options: options, registry: prometheus.NewRegistry(), broken: make(chan error, 1),
 		log: options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()}
-	steps := []func(context.Context) error{o.openJournal, o.openRedis, o.connectNATS}
+	steps := []func(context.Context) error{o.openHTTP, o.openJournal, o.openRedis, o.connectNATS}
 	if cfg.InMemory() {
-		steps = []func(context.Context) error{o.openData, o.openJournal, o.openMemory, o.openNATS, o.connectNATS}
+		steps = []func(context.Context) error{o.openData, o.openHTTP, o.openJournal, o.openMemory, o.openNATS, o.connectNATS}
 	}
 	for _, step := range steps {
 		if err := step(ctx); err != nil {
@@ -112,6 +120,37 @@ func (o *opened) callTimeout() time.Duration { return min(maxCall, o.cfg.ZooKeep
 // outboxLimit returns how many bytes of changes a bucket keeps for the journal.
 func (o *opened) outboxLimit() int64 { return max(o.cfg.Journal.Outbox/int64(o.cfg.Buckets), 1) }
 
+// openHTTP listens for clients, which wait until the instance serves. The address is known from then on.
+func (o *opened) openHTTP(context.Context) (err error) {
+	if o.listener, err = o.listen("http.listen", o.cfg.HTTP.Listen); err != nil {
+		return err
+	}
+	o.address = o.cfg.Advertised(o.listener.Addr())
+	if at := o.cfg.HTTP.ProbeListen; at != "" {
+		o.probes, err = o.listen("http.probe_listen", at)
+	}
+	return err
+}
+
+// listen listens on the address that a setting names.
+func (o *opened) listen(setting, address string) (net.Listener, error) {
+	l, err := net.Listen("tcp", address)
+	if err != nil {
+		hint := ""
+		if errors.Is(err, syscall.EADDRINUSE) {
+			hint = "; choose another with --" + setting + " (is another tarry running?)"
+		}
+		return nil, fmt.Errorf("listen: %s %q: %w%s", setting, address, err, hint)
+	}
+	o.onStop("the listener of "+setting, func() error {
+		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // its server closes it as well
+			return err
+		}
+		return nil
+	})
+	return l, nil
+}
+
 // openJournal adds the journal, unless it is off. Without a DSN the journal is in memory and lasts as long as the
 // process.
 func (o *opened) openJournal(context.Context) (err error) {
@@ -126,6 +165,7 @@ func (o *opened) openJournal(context.Context) (err error) {
 		if o.journal.store, err = memory.NewJournal(memory.JournalConfig{}); err != nil {
 			return fmt.Errorf("build the journal: %w", err)
 		}
+		o.buildWriter()
 		return nil
 	}
 	db, err := journal.New(journal.Config{
@@ -137,7 +177,16 @@ func (o *opened) openJournal(context.Context) (err error) {
 	}
 	o.onStop("the journal", db.Close)
 	o.journal.store, o.journal.prepare = db, db.Prepare
+	o.buildWriter()
 	return nil
+}
+
+// buildWriter builds the part that commits what the store's scripts write. The store hands it their entries.
+func (o *opened) buildWriter() {
+	o.writer = journal.NewWriter(journal.WriterConfig{
+		Store: o.journal.store, Mode: o.journal.mode, Timeout: journalTimeout, Log: o.log, Registerer: o.registry,
+		At: failpoint(),
+	})
 }
 
 // openRedis adds the timeline and the machine id, both in Redis.
@@ -165,7 +214,7 @@ func (o *opened) openRedis(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("build machine id: %w", err)
 	}
-	o.store, o.identity = store, store.Identity
+	o.store, o.identity, o.maxTerm = store, store.Identity, store.MaxTerm
 	o.watchClock = func(ctx context.Context, clock *scheduler.Clock) error {
 		store.WatchClock(ctx, clock, clockSample, o.callTimeout())
 		return nil
@@ -216,10 +265,10 @@ func connect(ctx context.Context, cfg config.NATS, c link.ConnConfig) (*nats.Con
 }
 
 // elect creates the node of this instance and its one race: over ZooKeeper, and in memory as an election of one.
-func (a *App) elect(address string) (node, race, error) {
+func (a *App) elect() (node, race, error) {
 	if a.cfg.InMemory() {
 		solo, err := election.NewSolo(election.SoloConfig{
-			Instance: a.cfg.Instance, Address: address, Version: a.options.Version,
+			Instance: a.cfg.Instance, Address: a.address, Version: a.options.Version,
 			Lead: a.lead, Healthy: a.health.fit,
 			NextTerm: func(ctx context.Context) (uint64, error) {
 				term, err := a.journal.store.MaxTerm(ctx) // nothing else outlives the process
@@ -230,7 +279,7 @@ func (a *App) elect(address string) (node, race, error) {
 		return solo, solo, err
 	}
 	n, err := election.NewNode(election.NodeConfig{
-		Servers: a.cfg.ZooKeeper.Servers, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Address: address,
+		Servers: a.cfg.ZooKeeper.Servers, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Address: a.address,
 		Version: a.options.Version,
 		Session: a.cfg.ZooKeeper.Session, Healthy: a.health.fit, Store: a.same.name,
 		Username: a.cfg.ZooKeeper.Username, Password: a.cfg.ZooKeeper.Password.Reveal(), Log: a.options.Log,
@@ -246,9 +295,7 @@ func (a *App) elect(address string) (node, race, error) {
 // floor returns the highest term known outside ZooKeeper: the one in Redis or, if neither Redis nor ZooKeeper has a
 // term, the one in the journal. An unreachable journal therefore prevents a candidacy only if both have lost the term.
 func (a *App) floor(ctx context.Context, known uint64) (uint64, error) {
-	term, err := a.store.(interface {
-		MaxTerm(context.Context) (uint64, error)
-	}).MaxTerm(ctx)
+	term, err := a.maxTerm(ctx)
 	if err != nil || term > 0 || known > 0 || a.journal.store == nil {
 		return term, err
 	}

@@ -19,7 +19,7 @@ import (
 // dead while its name differed, and no other instance has registered a different name, this instance continues. A
 // leader whose store differed for longer than its session lasts was alive, so its store really is another one.
 type sameStore struct {
-	a    *App
+	*opened
 	seen atomic.Pointer[string] // the name of this instance's store, nil before the first answer
 	// other is set while the store is not the leader's.
 	other atomic.Bool
@@ -49,12 +49,12 @@ func (s *sameStore) name() string {
 // admit waits until there is no sign that the store is not the leader's. It believes the first look, because no message
 // has been accepted yet that a wrong verdict could harm. An unreachable election delays a start by at most
 // admitPatience.
-func (s *sameStore) admit(ctx context.Context) error {
-	if s.a.identity == nil {
+func (s *sameStore) admit(ctx context.Context, c *cluster) error {
+	if s.identity == nil {
 		return nil
 	}
 	for began := time.Now(); ; {
-		known := s.look(ctx, 0)
+		known := s.look(ctx, c, 0)
 		if !s.other.Load() && (known || time.Since(began) > admitPatience) {
 			return nil
 		}
@@ -66,32 +66,32 @@ func (s *sameStore) admit(ctx context.Context) error {
 
 // run looks repeatedly until ctx ends. The leader renews its store's name after a loss and registers the new name a
 // moment later, so a difference counts only once it has lasted.
-func (s *sameStore) run(ctx context.Context) error {
-	if s.a.identity == nil {
+func (s *sameStore) run(ctx context.Context, c *cluster) error {
+	if s.identity == nil {
 		return nil
 	}
 	for rest(ctx, sameStorePause) {
-		s.look(ctx, s.a.cfg.ZooKeeper.Session+sameStorePause)
+		s.look(ctx, c, s.cfg.ZooKeeper.Session+sameStorePause)
 	}
 	return nil
 }
 
 // look compares the two names once. It reports whether the result is known: it has both names, or there is no leader. A
 // difference counts once it has lasted for patience.
-func (s *sameStore) look(ctx context.Context, patience time.Duration) (known bool) {
+func (s *sameStore) look(ctx context.Context, c *cluster, patience time.Duration) (known bool) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
-	mine, err := s.a.identity(ctx)
+	mine, err := s.identity(ctx)
 	if err != nil || mine == "" {
 		return false
 	}
 	s.seen.Store(&mine)
-	theirs, leader, err := s.leaders(ctx, mine)
-	alive := s.last.Sub(s.since) >= s.a.cfg.ZooKeeper.Session+sameStorePause // the leader that had another store
-	if err == nil && leader == "" && s.other.Load() && !alive && s.alone(ctx, mine) {
+	theirs, leader, err := s.leaders(ctx, c, mine)
+	alive := s.last.Sub(s.since) >= s.cfg.ZooKeeper.Session+sameStorePause // the leader that had another store
+	if err == nil && leader == "" && s.other.Load() && !alive && s.alone(ctx, c, mine) {
 		s.since = time.Time{}
 		s.other.Store(false)
-		s.a.log.Info().Msg("nobody leads and no other instance has another store: this one counts")
+		s.log.Info().Msg("nobody leads and no other instance has another store: this one counts")
 	}
 	if err != nil || theirs == "" {
 		return err == nil && leader == ""
@@ -100,7 +100,7 @@ func (s *sameStore) look(ctx context.Context, patience time.Duration) (known boo
 	if mine == theirs {
 		s.since = time.Time{}
 		if s.other.Store(false); was {
-			s.a.log.Info().Str("leader", leader).Msg("the store is the leader's again")
+			s.log.Info().Str("leader", leader).Msg("the store is the leader's again")
 		}
 		return true
 	}
@@ -109,7 +109,7 @@ func (s *sameStore) look(ctx context.Context, patience time.Duration) (known boo
 	}
 	if !was && s.last.Sub(s.since) >= patience {
 		s.other.Store(true)
-		s.a.log.Error().Str("leader", leader).
+		s.log.Error().Str("leader", leader).
 			Msg("the store is not the leader's: nothing is taken here; compare redis.addrs, redis.master and redis.db")
 	}
 	return true
@@ -117,13 +117,13 @@ func (s *sameStore) look(ctx context.Context, patience time.Duration) (known boo
 
 // alone reports whether every other instance has registered the name of this store. An instance that has not registered
 // a name yet may have the leader's store, so it counts as different.
-func (s *sameStore) alone(ctx context.Context, mine string) bool {
-	members, err := s.a.node.Members(ctx)
+func (s *sameStore) alone(ctx context.Context, c *cluster, mine string) bool {
+	members, err := c.node.Members(ctx)
 	if err != nil {
 		return false
 	}
 	for _, m := range members {
-		if m.Instance != s.a.cfg.Instance && m.Store != mine {
+		if m.Instance != s.cfg.Instance && m.Store != mine {
 			return false
 		}
 	}
@@ -132,15 +132,15 @@ func (s *sameStore) alone(ctx context.Context, mine string) bool {
 
 // leaders returns the name of the leader's store, empty if unknown, and the leader, empty if there is none. mine is
 // this instance's store name, for the case that it leads.
-func (s *sameStore) leaders(ctx context.Context, mine string) (store, leader string, err error) {
-	l, led, err := s.a.race.Leader(ctx)
+func (s *sameStore) leaders(ctx context.Context, c *cluster, mine string) (store, leader string, err error) {
+	l, led, err := c.race.Leader(ctx)
 	if err != nil || !led {
 		return "", "", err
 	}
-	if l.Instance == s.a.cfg.Instance {
+	if l.Instance == s.cfg.Instance {
 		return mine, l.Instance, nil
 	}
-	members, err := s.a.node.Members(ctx)
+	members, err := c.node.Members(ctx)
 	if err != nil {
 		return "", "", err
 	}

@@ -53,12 +53,12 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 			ballot{leader: "b", members: []election.Member{member("b", "new")}}, false, true},
 		{"under a leader that is not registered", ballot{leader: "b"}, true, false},
 	} {
-		a := &App{opened: &opened{}, node: &c.ballot, race: &c.ballot}
+		a := &opened{}
 		a.cfg.Instance = "a"
 		a.identity = func(context.Context) (string, error) { return "new", nil }
-		s := &sameStore{a: a}
+		s := &sameStore{opened: a}
 		s.other.Store(true) // as the leader's registration had it until it died
-		if known := s.look(t.Context(), 0); known != c.known || s.other.Load() != c.other {
+		if known := s.look(t.Context(), &cluster{node: &c.ballot, race: &c.ballot}, 0); known != c.known || s.other.Load() != c.other {
 			t.Errorf("%s: known %t, another's %t", c.what, known, s.other.Load())
 		}
 		if s.name() != "new" {
@@ -73,10 +73,10 @@ func TestSameStore_AloneDoesNotTakeThePlaceOfALeaderThatWasAlive(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		b := &ballot{}
-		a := &App{opened: &opened{}, node: b, race: b}
+		a := &opened{}
 		a.cfg.Instance, a.cfg.ZooKeeper.Session = "a", 6*time.Second
 		a.identity = func(context.Context) (string, error) { return "new", nil }
-		s := &sameStore{a: a}
+		s := &sameStore{opened: a}
 		after := func(d time.Duration, leader string, other bool) {
 			t.Helper()
 			time.Sleep(d) // of the bubble
@@ -84,7 +84,7 @@ func TestSameStore_AloneDoesNotTakeThePlaceOfALeaderThatWasAlive(t *testing.T) {
 			if leader != "" {
 				b.members = []election.Member{{Instance: leader, Store: "old"}}
 			}
-			if s.look(t.Context(), 0); s.other.Load() != other {
+			if s.look(t.Context(), &cluster{node: b, race: b}, 0); s.other.Load() != other {
 				t.Errorf("with leader %q: another's %t", leader, s.other.Load())
 			}
 		}
@@ -102,10 +102,10 @@ func TestSameStore_AloneDoesNotTakeThePlaceOfALeaderThatWasAlive(t *testing.T) {
 func TestSameStore_WithoutALeaderTheLastVerdictStands(t *testing.T) {
 	t.Parallel()
 	b := &ballot{members: []election.Member{{Instance: "b", Store: "old"}}}
-	a := &App{opened: &opened{}, node: b, race: b}
+	a := &opened{}
 	a.cfg.Instance, a.identity = "a", func(context.Context) (string, error) { return "new", nil }
-	s := &sameStore{a: a}
-	if known := s.look(t.Context(), 0); !known || s.other.Load() {
+	s := &sameStore{opened: a}
+	if known := s.look(t.Context(), &cluster{node: b, race: b}, 0); !known || s.other.Load() {
 		t.Errorf("known %t, another's %t", known, s.other.Load())
 	}
 }

@@ -1,0 +1,108 @@
+package intake
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/link"
+)
+
+// Contents reports what the streams of a namespace's intake hold, to any instance.
+type Contents struct {
+	nc        *nats.Conn
+	namespace string
+	stream    string // the intake's name
+	enabled   atomic.Bool
+
+	passing, passingAside *passing
+}
+
+// NewContents does not contact the server.
+func NewContents(nc *nats.Conn, namespace string) *Contents {
+	c := &Contents{nc: nc, namespace: namespace, stream: link.StreamName(namespace)}
+	c.passing = newPassing(func(ctx context.Context) (backlog, error) { return c.held(ctx, c.stream) })
+	c.passingAside = newPassing(func(ctx context.Context) (backlog, error) {
+		return c.held(ctx, AsideName(namespace))
+	})
+	return c
+}
+
+// Enabled reports whether there is an intake stream: it is false until the Intake has created it, and if JetStream is
+// off.
+func (c *Contents) Enabled() bool { return c.enabled.Load() }
+
+// Backlog returns the last sequence of the intake stream, or 0 if there is no stream.
+func (c *Contents) Backlog(ctx context.Context) (uint64, error) {
+	var info link.StreamInfo
+	err := link.AskBriefly(ctx, c.nc, link.APIStreamInfo+c.stream, nil, &info)
+	if errors.Is(err, link.ErrNoJetStream) && !c.Enabled() {
+		return 0, nil
+	} else if err != nil {
+		return 0, fmt.Errorf("backlog: %w", err)
+	}
+	return info.State.LastSeq, nil
+}
+
+// Held counts the messages in the intake's streams.
+type Held struct {
+	Pushes  uint64 // not accepted yet
+	Aside   uint64 // of those, the ones whose bucket does not answer
+	Rejects uint64
+}
+
+// Held reads the state of all streams. If JetStream is off, they hold nothing.
+func (c *Contents) Held(ctx context.Context) (Held, error) {
+	var h Held
+	for stream, n := range map[string]*uint64{c.stream: &h.Pushes, AsideName(c.namespace): &h.Aside,
+		link.RejectsName(c.namespace): &h.Rejects} {
+		b, err := c.held(ctx, stream)
+		if errors.Is(err, link.ErrNoJetStream) && !c.Enabled() {
+			return Held{}, nil
+		} else if err != nil {
+			return Held{}, fmt.Errorf("read the state of %s: %w", stream, err)
+		}
+		*n = b.count
+	}
+	h.Pushes += h.Aside
+	return h, nil
+}
+
+// Passed waits, for at most a second, until the intake has passed the pushes that it held at the call. It reports
+// whether it makes sense to look for a message again.
+func (c *Contents) Passed(ctx context.Context) bool {
+	ctx, stop := context.WithTimeout(ctx, passLimit)
+	defer stop()
+	if !c.Enabled() || !c.nc.IsConnected() || !c.passing.wait(ctx) {
+		return false
+	}
+	// The stream of pushes put aside is last, since pushes move to it from the intake.
+	return ctx.Err() != nil || c.passingAside.wait(ctx) || ctx.Err() != nil
+}
+
+// held returns the backlog of a stream. The backlog of the intake stream is what its consumer has not acknowledged,
+// which the stream alone does not reveal: a nats-server 2.9 that was killed may come back with messages that are
+// acknowledged (watch.go).
+func (c *Contents) held(ctx context.Context, stream string) (backlog, error) {
+	var info link.StreamInfo
+	if err := link.AskBriefly(ctx, c.nc, link.APIStreamInfo+stream, nil, &info); err != nil {
+		return backlog{}, err
+	}
+	b := backlog{first: info.State.FirstSeq, last: info.State.LastSeq, count: info.State.Messages}
+	if b.count == 0 {
+		b.first = b.last + 1
+	}
+	if b.count == 0 || stream != c.stream {
+		return b, nil
+	}
+	consumer, there, err := askConsumer(ctx, c.nc, stream)
+	if err != nil || !there { // without a consumer no push was delivered yet
+		return b, err
+	}
+	b.first = max(b.first, consumer.Floor.Stream+1)
+	b.count = min(b.count, consumer.Undelivered+consumer.Unacknowledged)
+	return b, nil
+}
