@@ -59,14 +59,14 @@ type Leading interface {
 	// it has, if the store knows it. So the receipt of a repeat covers what the first call did, and whatever the caller
 	// reports of a message, the journal holds it by then. The receipt does not tell who made a change. Its Head is 0:
 	// who returns messages knows when they are due.
-	Finish(ctx context.Context, bucket message.Bucket, holder Holder, ends []End, now message.Milli) (Receipt, error)
+	Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []End, now message.Milli) (Receipt, error)
 	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
 	// Back names, so a return that the store executes late does not undo a later claim. A message that it returns
 	// unchanged is not in the receipt.
-	Return(ctx context.Context, bucket message.Bucket, holder Holder, back []Back, now message.Milli) (Receipt, error)
-	// Held lists up to limit claims of a holder by uid, after the given uid. The leader compares them with what it has
+	Return(ctx context.Context, bucket message.Bucket, term uint64, back []Back, now message.Milli) (Receipt, error)
+	// Held lists up to limit claims of a term by uid, after the given uid. The leader compares them with what it has
 	// in flight and returns the rest. The two steps are not one call, which would have to carry all that is in flight.
-	Held(ctx context.Context, bucket message.Bucket, holder Holder, after message.UID, limit int) ([]Held, error)
+	Held(ctx context.Context, bucket message.Bucket, term uint64, after message.UID, limit int) ([]Held, error)
 	// Heads looks at every bucket at once, cheaply, for the safety poll. The Head of a bucket that does not answer
 	// carries the error. Heads itself fails only if no bucket answers.
 	Heads(ctx context.Context) ([]Head, error)
@@ -170,20 +170,11 @@ type CancelResult struct {
 	Number uint64
 }
 
-// Holder identifies the owner of claimed messages. Until a claim is swept, only its holder decides how the message
-// ends: Finish and Return take the holder, and a store refuses a holder whose time is over. A leader holds its claims
-// under its term.
-type Holder struct {
-	Term uint64
-}
-
-// Leader returns the holder for the leader of a term.
-func Leader(term uint64) Holder { return Holder{Term: term} }
-
 // Claim is a request for due messages.
 type Claim struct {
-	Holder Holder
-	// Number distinguishes the claims of one holder and bucket. The leader increments it, and continues the count from
+	// Term is the leader's. Until a claim is swept, only the leader of its term decides how the message ends.
+	Term uint64
+	// Number distinguishes the claims of one term and bucket. The leader increments it, and continues the count from
 	// one Run under a term to the next.
 	Number uint64
 	// Now is the time by which claimed messages must be due.

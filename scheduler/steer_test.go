@@ -88,7 +88,7 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 				t.Context(),
 				0,
 				scheduler.Claim{
-					Holder: scheduler.Leader(term),
+					Term:   term,
 					Number: term,
 					Now:    r.Clock.Milli(),
 					Limit:  10,
@@ -111,7 +111,7 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 		if s := r.Info(second.UID).State; s != message.StateWaiting {
 			t.Fatalf("the retry is %s although in_flight changes nothing", s)
 		}
-		if _, err := r.Store.Finish(t.Context(), 0, scheduler.Leader(1),
+		if _, err := r.Store.Finish(t.Context(), 0, 1,
 			[]scheduler.End{{Message: taken[0], State: message.StateDelivered}}, r.Clock.Milli()); err != nil {
 			t.Fatal(err)
 		}

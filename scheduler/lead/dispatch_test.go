@@ -321,7 +321,7 @@ func TestRun_SuccessorSweepsWhatADeadLeaderHadClaimed(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := r.Store.Claim(t.Context(), 0,
-			scheduler.Claim{Holder: scheduler.Leader(1), Now: message.Milli(time.Now().UnixMilli()), Limit: 9,
+			scheduler.Claim{Term: 1, Now: message.Milli(time.Now().UnixMilli()), Limit: 9,
 				Bytes: 999}); err != nil ||
 			len(got.Messages) != 1 {
 			t.Fatalf("claim: %+v, %v", got, err)
@@ -346,12 +346,12 @@ type staleConnection struct {
 	stale atomic.Bool
 }
 
-func (s *staleConnection) Finish(ctx context.Context, b message.Bucket, holder scheduler.Holder, ends []scheduler.End,
+func (s *staleConnection) Finish(ctx context.Context, b message.Bucket, term uint64, ends []scheduler.End,
 	now message.Milli) (scheduler.Receipt, error) {
 	if s.stale.Load() {
 		return scheduler.Receipt{}, scheduler.ErrUncertified
 	}
-	return s.Timeline.Finish(ctx, b, holder, ends, now)
+	return s.Timeline.Finish(ctx, b, term, ends, now)
 }
 
 func TestRun_ASecondRunUnderTheSameTermKnowsNothingOfTheFirst(t *testing.T) {
@@ -417,51 +417,5 @@ func (s *slowly) Send(ctx context.Context, batch []*message.Message,
 	done func(*message.Message, scheduler.Outcome)) {
 	s.NATS.Send(ctx, batch, func(m *message.Message, o scheduler.Outcome) {
 		time.AfterFunc(s.by, func() { done(m, o) })
-	})
-}
-
-func TestRun_ClaimsNothingThatConsumersPull(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := rig.New(t, 1, nil)
-		a := r.Push(scheduler.Push{Topic: "orders.pulled"})
-		ready, now := message.LaneReady.Lane("orders.pulled"), message.Milli(time.Now().UnixMilli())
-		if err := r.Store.Begin(t.Context(), 0, 1); err != nil {
-			t.Fatal(err)
-		}
-		leader := scheduler.Leader(1)
-		got, err := r.Store.Claim(t.Context(), 0,
-			scheduler.Claim{Holder: leader, Number: 1, Now: now, Limit: 1, Bytes: 999})
-		if err != nil || len(got.Messages) != 1 {
-			t.Fatalf("claim: %+v, %v", got, err)
-		}
-		_, err = r.Store.Return(t.Context(), 0, leader, []scheduler.Back{
-			{UID: a.UID, Claim: 1, Score: got.Messages[0].Score(), Mark: message.Mark{Lane: ready}}}, now)
-		if err != nil {
-			t.Fatal(err)
-		}
-		stop := r.Lead(r.S, 2)
-		time.Sleep(time.Minute)
-		_ = stop(rig.ErrStop)
-		if i := r.Info(a.UID); i.State != message.StateWaiting || i.Mark.Lane != ready || i.Mark.Uncertain {
-			t.Fatalf("what consumers pull is %s in lane %q, uncertain: %t", i.State, i.Mark.Lane, i.Mark.Uncertain)
-		}
-	})
-}
-
-func TestRun_ClaimsNothingThatConsumersPullFromNowOn(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		r := rig.New(t, 1, nil)
-		ready := message.LaneReady.Lane("orders.pulled")
-		r.Nats.LaneOf = func(*message.Message) message.Lane { return ready }
-		r.Nats.Answer = func(*message.Message, int) scheduler.Outcome {
-			return scheduler.Outcome{Kind: scheduler.NoListener, Err: errors.New("nobody")}
-		}
-		stop := r.Lead(r.S, 1)
-		defer stop(rig.ErrStop)
-		a := r.Push(scheduler.Push{Topic: "orders.pulled"})
-		time.Sleep(time.Hour)
-		if i := r.Info(a.UID); i.Mark.Lane != ready || r.Nats.Tries[a.UID] != 1 {
-			t.Fatalf("what consumers pull is in lane %q after %d tries", i.Mark.Lane, r.Nats.Tries[a.UID])
-		}
 	})
 }

@@ -48,9 +48,9 @@ type lostReturn struct {
 	lost int
 }
 
-func (s *lostReturn) Return(ctx context.Context, b message.Bucket, holder scheduler.Holder, back []scheduler.Back,
+func (s *lostReturn) Return(ctx context.Context, b message.Bucket, term uint64, back []scheduler.Back,
 	now message.Milli) (scheduler.Receipt, error) {
-	made, err := s.Timeline.Return(ctx, b, holder, back, now)
+	made, err := s.Timeline.Return(ctx, b, term, back, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && s.lost > 0 {

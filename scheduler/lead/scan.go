@@ -233,7 +233,7 @@ func (sc *scanner) claim(ctx context.Context, lane message.Lane, n int) (schedul
 	number := &sc.l.claims[sc.bucket]
 	*number++
 	err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-		claimed, err = sc.l.cfg.Timeline.Claim(ctx, sc.bucket, scheduler.Claim{Holder: scheduler.Leader(sc.l.term),
+		claimed, err = sc.l.cfg.Timeline.Claim(ctx, sc.bucket, scheduler.Claim{Term: sc.l.term,
 			Number: *number,
 			Now:    cfg.Clock.Milli(), Limit: n, Bytes: cfg.ClaimBytes, Lane: lane})
 		return err
@@ -290,13 +290,13 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 		var held []scheduler.Held
 		var lost []scheduler.Back
 		err := sc.l.call(ctx, func(ctx context.Context) (err error) {
-			if held, err = tl.Held(ctx, sc.bucket, scheduler.Leader(sc.l.term), after, sweepBatch); err != nil {
+			if held, err = tl.Held(ctx, sc.bucket, sc.l.term, after, sweepBatch); err != nil {
 				return fmt.Errorf("list claims: %w", err)
 			}
 			if lost = sc.flight.lost(held); len(lost) == 0 {
 				return nil
 			}
-			if _, err = tl.Return(ctx, sc.bucket, scheduler.Leader(sc.l.term), lost, sc.l.cfg.Clock.Milli()); err != nil {
+			if _, err = tl.Return(ctx, sc.bucket, sc.l.term, lost, sc.l.cfg.Clock.Milli()); err != nil {
 				return fmt.Errorf("return lost claims: %w", err)
 			}
 			return nil

@@ -7,9 +7,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// addLane remembers that this bucket holds messages of a lane, unless consumers pull from it.
+// addLane remembers that this bucket holds messages of a lane.
 func (sc *scanner) addLane(name message.Lane) {
-	if _, known := sc.lanes[name]; known || name.Kind() == message.LaneReady {
+	if _, known := sc.lanes[name]; known {
 		return
 	}
 	sc.lanes[name] = false

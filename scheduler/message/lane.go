@@ -24,8 +24,6 @@ const (
 	// LaneRate and LaneLate: the pattern's rate, or its catch-up rate, has no room.
 	LaneRate
 	LaneLate
-	// LaneReady: consumers pull the ready messages on the topic of that name. The leader claims nothing from it.
-	LaneReady
 )
 
 // lanePrefixes are the prefixes of lanes by kind. No stream has a dot or a colon in its name.
@@ -36,7 +34,6 @@ var lanePrefixes = [...]string{
 	LanePaused: "paused.",
 	LaneRate:   "rate.",
 	LaneLate:   "late.",
-	LaneReady:  "ready.",
 }
 
 // Prefix returns the prefix of the lanes of this kind.
@@ -48,7 +45,7 @@ func (k LaneKind) Lane(name string) Lane { return Lane(k.Prefix() + name) }
 // Hold returns what keeps the messages of a lane of this kind from being claimed although they may be due.
 func (k LaneKind) Hold() Hold {
 	switch k {
-	case LaneNone, LaneReady:
+	case LaneNone:
 		return HoldNone
 	case LanePaused:
 		return HoldPaused
@@ -59,7 +56,7 @@ func (k LaneKind) Hold() Hold {
 }
 
 // LaneKinds returns the kinds whose lanes have a prefix. A lane without one of these prefixes is a stream's.
-func LaneKinds() []LaneKind { return []LaneKind{LaneCore, LanePaused, LaneRate, LaneLate, LaneReady} }
+func LaneKinds() []LaneKind { return []LaneKind{LaneCore, LanePaused, LaneRate, LaneLate} }
 
 // Kind returns what the messages of the lane wait for.
 func (l Lane) Kind() LaneKind {

@@ -16,7 +16,6 @@ func TestLane_TellsItsKindAndName(t *testing.T) {
 		"paused.orders.>": {LanePaused, "orders.>", HoldPaused},
 		"rate.orders.>":   {LaneRate, "orders.>", HoldRate},
 		"late.orders.>":   {LaneLate, "orders.>", HoldRate},
-		"ready.orders.7":  {LaneReady, "orders.7", HoldNone},
 	} {
 		if lane.Kind() != want.kind || lane.Name() != want.name || lane.Kind().Hold() != want.hold {
 			t.Errorf("%q is of kind %d, named %q, held %s", lane, lane.Kind(), lane.Name(), lane.Kind().Hold())

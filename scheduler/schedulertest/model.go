@@ -166,7 +166,7 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 		line("lanes of %d: %q%s", bucket, lanes, short(err))
 		v.lanes = append(v.lanes, lanes)
 		if m.terms[bucket] > 0 {
-			held, err := tl.Held(m.ctx, bucket, scheduler.Leader(m.terms[bucket]), "", wide)
+			held, err := tl.Held(m.ctx, bucket, m.terms[bucket], "", wide)
 			line("held in %d: %v%s", bucket, held, short(err))
 		}
 	}
@@ -342,7 +342,7 @@ func (m *model) drain() {
 		}, false, nil)
 		names := m.look(m.ref).lanes[b]
 		for _, lane := range append(names, "") {
-			m.take(b, scheduler.Claim{Holder: scheduler.Leader(term), Now: m.now, Limit: 1000, Bytes: wide, Lane: lane})
+			m.take(b, scheduler.Claim{Term: term, Now: m.now, Limit: 1000, Bytes: wide, Lane: lane})
 		}
 		var ends []scheduler.End
 		for _, minted := range m.minted {

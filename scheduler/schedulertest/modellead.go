@@ -38,11 +38,11 @@ func (m *model) claimLane(t *rapid.T) {
 
 func (m *model) request(t *rapid.T, bucket message.Bucket, lane message.Lane) scheduler.Claim {
 	return scheduler.Claim{
-		Holder: scheduler.Leader(m.term(t, bucket)),
-		Now:    m.now,
-		Limit:  rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"),
-		Bytes:  block/2 + block*rapid.IntRange(0, 6).Draw(t, "bytes"),
-		Lane:   lane,
+		Term:  m.term(t, bucket),
+		Now:   m.now,
+		Limit: rapid.SampledFrom([]int{1, 2, 5, 1000}).Draw(t, "limit"),
+		Bytes: block/2 + block*rapid.IntRange(0, 6).Draw(t, "bytes"),
+		Lane:  lane,
 	}
 }
 
@@ -108,7 +108,7 @@ func (m *model) end(bucket message.Bucket, term uint64, ends []scheduler.End) {
 		fmt.Fprintf(&what, " %s as %s (uncertain %t)", e.Message.UID, e.State, e.Uncertain)
 	}
 	m.step(what.String(), func(tl scheduler.Timeline) string {
-		made, err := tl.Finish(m.ctx, bucket, scheduler.Leader(term), ends, m.now)
+		made, err := tl.Finish(m.ctx, bucket, term, ends, m.now)
 		return m.covers(tl, bucket, made) + short(err)
 	}, true, nil)
 }
@@ -152,7 +152,7 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	}
 	term := m.term(t, bucket)
 	m.step(fmt.Sprintf("return in %d under %d: %+v", bucket, term, back), func(tl scheduler.Timeline) string {
-		made, err := tl.Return(m.ctx, bucket, scheduler.Leader(term), back, m.now)
+		made, err := tl.Return(m.ctx, bucket, term, back, m.now)
 		return m.covers(tl, bucket, made) + short(err)
 	}, true, func(first, second string) (goesOn bool, wrong string) {
 		again := strings.Fields(second)
@@ -255,7 +255,7 @@ func (m *model) held(t *rapid.T) {
 	}
 	term := m.term(t, bucket)
 	m.step(fmt.Sprintf("held in %d under %d after %q", bucket, term, after), func(tl scheduler.Timeline) string {
-		held, err := tl.Held(m.ctx, bucket, scheduler.Leader(term), after, limit)
+		held, err := tl.Held(m.ctx, bucket, term, after, limit)
 		return fmt.Sprint(held, short(err))
 	}, true, nil)
 }

@@ -193,7 +193,7 @@ var claimPromises = []promise{
 			go func() {
 				for {
 					c, err := t.tl.Claim(t.Context(), 0,
-						scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 7, Bytes: wide})
+						scheduler.Claim{Term: 1, Now: t.now, Limit: 7, Bytes: wide})
 					if err != nil || len(c.Messages) == 0 {
 						errs <- err
 						return
@@ -231,7 +231,7 @@ var claimPromises = []promise{
 			all := map[message.UID]bool{}
 			for {
 				c, err := t.tl.Claim(t.Context(), 0,
-					scheduler.Claim{Holder: scheduler.Leader(1), Now: t.now, Limit: 3, Bytes: wide})
+					scheduler.Claim{Term: 1, Now: t.now, Limit: 3, Bytes: wide})
 				for _, m := range c.Messages {
 					all[m.UID] = true
 				}

@@ -328,7 +328,7 @@ var recoverPromises = []promise{
 		m := t.one(Message(1))
 		t.n++
 		_, err := t.tl.Claim(t.Context(), 0,
-			scheduler.Claim{Holder: scheduler.Leader(t.term), Number: t.n, Now: t.now, Limit: 1, Bytes: wide})
+			scheduler.Claim{Term: t.term, Number: t.n, Now: t.now, Limit: 1, Bytes: wide})
 		if !errors.Is(err, scheduler.ErrUncertified) {
 			t.Fatalf("claim: %v, want ErrUncertified", err)
 		}

@@ -22,31 +22,31 @@ var leaderCalls = []struct {
 	}},
 	{"claim", func(t *trial, term uint64, _ *message.Message) error {
 		_, err := t.tl.Claim(t.Context(), 0,
-			scheduler.Claim{Holder: scheduler.Leader(term), Now: t.now, Limit: 10, Bytes: wide})
+			scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide})
 		return err
 	}},
 	{"claim from a lane", func(t *trial, term uint64, _ *message.Message) error {
 		_, err := t.tl.Claim(t.Context(), 0,
-			scheduler.Claim{Holder: scheduler.Leader(term), Now: t.now, Limit: 10, Bytes: wide, Lane: "stream"})
+			scheduler.Claim{Term: term, Now: t.now, Limit: 10, Bytes: wide, Lane: "stream"})
 		return err
 	}},
 	{"finish", func(t *trial, term uint64, m *message.Message) error {
-		_, err := t.tl.Finish(t.Context(), 0, scheduler.Leader(term),
+		_, err := t.tl.Finish(t.Context(), 0, term,
 			[]scheduler.End{{Message: m, State: message.StateDelivered}}, t.now)
 		return err
 	}},
 	{"return", func(t *trial, term uint64, m *message.Message) error {
-		_, err := t.tl.Return(t.Context(), 0, scheduler.Leader(term),
+		_, err := t.tl.Return(t.Context(), 0, term,
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
 		return err
 	}},
 	{"return that keeps", func(t *trial, term uint64, m *message.Message) error {
-		_, err := t.tl.Return(t.Context(), 0, scheduler.Leader(term),
+		_, err := t.tl.Return(t.Context(), 0, term,
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now)
 		return err
 	}},
 	{"held", func(t *trial, term uint64, _ *message.Message) error {
-		_, err := t.tl.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
+		_, err := t.tl.Held(t.Context(), 0, term, "", 10)
 		return err
 	}},
 	{"trim", func(t *trial, term uint64, _ *message.Message) error {

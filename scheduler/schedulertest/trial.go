@@ -107,7 +107,7 @@ func (t *trial) refused(m *message.Message, code scheduler.AddCode, first *messa
 func (t *trial) claimFrom(bucket message.Bucket, lane message.Lane, limit, bytes int) scheduler.Claimed {
 	t.Helper()
 	t.n++
-	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Holder: scheduler.Leader(t.term), Number: t.n, Now: t.now,
+	c, err := t.tl.Claim(t.Context(), bucket, scheduler.Claim{Term: t.term, Number: t.n, Now: t.now,
 		Limit: limit, Bytes: bytes, Lane: lane})
 	t.must("claim", err)
 	if len(c.Missing) > 0 {
@@ -152,7 +152,7 @@ func (t *trial) finish(state message.State, messages ...*message.Message) {
 // end ends claimed messages of a bucket.
 func (t *trial) end(bucket message.Bucket, ends ...scheduler.End) {
 	t.Helper()
-	_, err := t.tl.Finish(t.Context(), bucket, scheduler.Leader(t.term), ends, t.now)
+	_, err := t.tl.Finish(t.Context(), bucket, t.term, ends, t.now)
 	t.must("finish", err)
 }
 
@@ -189,7 +189,7 @@ func (t *trial) back(m *message.Message, b scheduler.Back) {
 // returned returns claimed messages of a bucket to waiting.
 func (t *trial) returned(bucket message.Bucket, back ...scheduler.Back) {
 	t.Helper()
-	_, err := t.tl.Return(t.Context(), bucket, scheduler.Leader(t.term), back, t.now)
+	_, err := t.tl.Return(t.Context(), bucket, t.term, back, t.now)
 	t.must("return", err)
 }
 
@@ -317,7 +317,7 @@ func (t *trial) wantLanes(bucket message.Bucket, want ...message.Lane) {
 
 func (t *trial) held(after message.UID, limit int) (uids []message.UID) {
 	t.Helper()
-	held, err := t.tl.Held(t.Context(), 0, scheduler.Leader(t.term), after, limit)
+	held, err := t.tl.Held(t.Context(), 0, t.term, after, limit)
 	t.must("held", err)
 	for _, h := range held {
 		uids = append(uids, h.UID)

@@ -225,7 +225,7 @@ func (c *crashes) take(t *rapid.T, lane message.Lane) {
 		c.ctx,
 		bucket,
 		scheduler.Claim{
-			Holder: scheduler.Leader(c.term),
+			Term:   c.term,
 			Number: c.claim,
 			Now:    c.now,
 			Limit:  limit,
@@ -258,7 +258,7 @@ func (c *crashes) finish(t *rapid.T) {
 	m := c.oneClaimed(t)
 	end := scheduler.End{Message: m, State: message.StateDelivered, Stream: "S", Sequence: c.claim,
 		Uncertain: m.Mark.Uncertain}
-	_, err := c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.End{end}, c.now)
+	_, err := c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), c.term, []scheduler.End{end}, c.now)
 	c.must("finish", err)
 }
 
@@ -293,7 +293,7 @@ func (c *crashes) park(t *rapid.T) {
 }
 
 func (c *crashes) goBack(b scheduler.Back) {
-	_, err := c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), scheduler.Leader(c.term), []scheduler.Back{b}, c.now)
+	_, err := c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), c.term, []scheduler.Back{b}, c.now)
 	c.must("return", err)
 }
 

@@ -32,7 +32,7 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 	}
 	i.pushed(t, m)
 	claim := scheduler.Claim{
-		Holder: scheduler.Leader(1),
+		Term:   1,
 		Number: 1,
 		Now:    schedulertest.Start,
 		Limit:  10,
@@ -42,7 +42,7 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 	if err != nil || len(got.Messages) != 1 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}
-	if _, err := i.tl.Finish(ctx, 0, scheduler.Leader(1), []scheduler.End{
+	if _, err := i.tl.Finish(ctx, 0, 1, []scheduler.End{
 		{Message: got.Messages[0], State: message.StateDead, Reason: "refused"}}, longAgo); err != nil {
 		t.Fatal(err)
 	}

@@ -153,7 +153,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 		old.pushed(t, m)
 	}
 	claim := scheduler.Claim{
-		Holder: scheduler.Leader(1),
+		Term:   1,
 		Number: 1,
 		Now:    schedulertest.Start,
 		Limit:  10,
@@ -198,7 +198,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	}
 	// One is edited; another, which the replica holds as claimed, is given back as it was and then edited.
 	back := []scheduler.Back{{UID: claimed.UID, Claim: 1, Keep: true}}
-	if _, err := old.tl.Return(ctx, 0, scheduler.Leader(1), back, schedulertest.Start); err != nil {
+	if _, err := old.tl.Return(ctx, 0, 1, back, schedulertest.Start); err != nil {
 		t.Fatal(err)
 	}
 	const sooner, later = 900 * time.Hour, 1100 * time.Hour
@@ -213,7 +213,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 		schedulertest.Start); !errors.Is(err, scheduler.ErrUncertified) {
 		t.Fatalf("a push to a replica that nobody certified: %v", err)
 	}
-	if _, err := now.tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(2), Number: 1,
+	if _, err := now.tl.Claim(ctx, 0, scheduler.Claim{Term: 2, Number: 1,
 		Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20}); !errors.Is(err, scheduler.ErrUncertified) {
 		t.Fatalf("a claim from it: %v", err)
 	}

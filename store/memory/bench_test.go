@@ -53,7 +53,7 @@ func BenchmarkTimeline_DrainsAMillion(b *testing.B) {
 		b.StartTimer()
 		for n := 1; n > 0; {
 			c, err := tl.Claim(b.Context(), 0,
-				scheduler.Claim{Holder: scheduler.Leader(1), Now: 2e9, Limit: 1000, Bytes: 1 << 30})
+				scheduler.Claim{Term: 1, Now: 2e9, Limit: 1000, Bytes: 1 << 30})
 			if err != nil {
 				b.Fatal(err)
 			}
@@ -61,7 +61,7 @@ func BenchmarkTimeline_DrainsAMillion(b *testing.B) {
 			for i, m := range c.Messages {
 				ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 			}
-			if _, err := tl.Finish(b.Context(), 0, scheduler.Leader(1), ends, 2e9); err != nil {
+			if _, err := tl.Finish(b.Context(), 0, 1, ends, 2e9); err != nil {
 				b.Fatal(err)
 			}
 			n = len(c.Messages)

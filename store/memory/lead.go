@@ -60,7 +60,7 @@ func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint6
 // Claim moves due messages to in_flight.
 func (t *Timeline) Claim(ctx context.Context, n message.Bucket,
 	req scheduler.Claim) (claimed scheduler.Claimed, err error) {
-	err = t.under(ctx, n, req.Holder.Term, func(b *bucket) error {
+	err = t.under(ctx, n, req.Term, func(b *bucket) error {
 		if b.cert.Filling {
 			return fmt.Errorf("bucket %d is being restored: %w", n, scheduler.ErrUncertified)
 		}
@@ -83,7 +83,7 @@ func (t *Timeline) Claim(ctx context.Context, n message.Bucket,
 			b.leave(e)
 			e.state, e.message.Mark.Lane = message.StateInFlight, ""
 			e.claim = req.Number
-			b.enter(e, int64(req.Holder.Term))
+			b.enter(e, int64(req.Term))
 			m := *e.message
 			m.Claim, m.ClaimedAt = req.Number, req.Now
 			m.Mark.Uncertain = m.Mark.Uncertain || b.doubts(&m)
@@ -104,27 +104,27 @@ func weight(m *message.Message) int {
 	return n
 }
 
-// held reports whether a message, which may be nil, is in flight under a claim of a holder.
-func (b *bucket) held(e *entry, holder scheduler.Holder, claim uint64) bool {
+// held reports whether a message, which may be nil, is in flight under a claim of a term.
+func (b *bucket) held(e *entry, term, claim uint64) bool {
 	return e != nil && e.state == message.StateInFlight && e.claim == claim &&
-		b.claimed[e.place].rank == int64(holder.Term)
+		b.claimed[e.place].rank == int64(term)
 }
 
 // Finish ends claimed messages.
-func (t *Timeline) Finish(ctx context.Context, n message.Bucket, holder scheduler.Holder, ends []scheduler.End,
+func (t *Timeline) Finish(ctx context.Context, n message.Bucket, term uint64, ends []scheduler.End,
 	now message.Milli) (made scheduler.Receipt, err error) {
-	err = t.under(ctx, n, holder.Term, func(b *bucket) error {
+	err = t.under(ctx, n, term, func(b *bucket) error {
 		var left []scheduler.Recorded
 		for i := range ends {
 			end := &ends[i]
 			e := b.entries[end.Message.UID]
-			switch held := b.held(e, holder, end.Message.Claim); {
+			switch held := b.held(e, term, end.Message.Claim); {
 			case e == nil:
 			case held && end.Known():
 				b.leave(e)
 				b.end(e, end.State, end.Uncertain, cause{end.Kind, end.Other, end.Reason}, now)
 				change := record.Ended(end)
-				change.At, change.Term = now, holder.Term
+				change.At, change.Term = now, term
 				b.note(change)
 			default:
 				if held {
@@ -140,9 +140,9 @@ func (t *Timeline) Finish(ctx context.Context, n message.Bucket, holder schedule
 }
 
 // Return puts claimed messages back to waiting.
-func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder scheduler.Holder, back []scheduler.Back,
+func (t *Timeline) Return(ctx context.Context, n message.Bucket, term uint64, back []scheduler.Back,
 	now message.Milli) (made scheduler.Receipt, err error) {
-	err = t.under(ctx, n, holder.Term, func(b *bucket) error {
+	err = t.under(ctx, n, term, func(b *bucket) error {
 		var left []scheduler.Recorded
 		for i := range back {
 			r := &back[i]
@@ -150,7 +150,7 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder schedule
 			if e == nil {
 				continue
 			}
-			if !b.held(e, holder, r.Claim) {
+			if !b.held(e, term, r.Claim) {
 				left = append(left, scheduler.Recorded{UID: e.uid, Version: e.version})
 				continue
 			}
@@ -158,14 +158,14 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder schedule
 			if r.Keep {
 				score, mark = e.message.Score(), e.message.Mark
 			}
-			if b.meetRival(e, mark.Uncertain || b.doubts(e.message), holder.Term, now) {
+			if b.meetRival(e, mark.Uncertain || b.doubts(e.message), term, now) {
 				continue
 			}
 			b.leave(e)
 			b.wait(e, score, mark)
 			if r.Message != nil {
 				change := record.Returned(r)
-				change.At, change.Term = now, holder.Term
+				change.At, change.Term = now, term
 				b.note(change)
 			}
 		}
@@ -177,11 +177,11 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, holder schedule
 
 // Held lists what a holder has claimed. It scans every claim of the bucket, because it is called only after a reply was
 // lost.
-func (t *Timeline) Held(ctx context.Context, n message.Bucket, holder scheduler.Holder, after message.UID,
+func (t *Timeline) Held(ctx context.Context, n message.Bucket, term uint64, after message.UID,
 	limit int) (held []scheduler.Held, err error) {
-	err = t.under(ctx, n, holder.Term, func(b *bucket) error {
+	err = t.under(ctx, n, term, func(b *bucket) error {
 		for _, s := range b.claimed {
-			if s.rank == int64(holder.Term) && s.uid > after {
+			if s.rank == int64(term) && s.uid > after {
 				held = append(held, scheduler.Held{UID: s.uid, Claim: s.entry.claim})
 			}
 		}

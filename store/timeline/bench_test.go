@@ -81,7 +81,7 @@ func carry(b *testing.B, topic func(n int) string) {
 		add += time.Since(at)
 		at = time.Now()
 		got, err := tl.Claim(b.Context(), 0,
-			scheduler.Claim{Holder: scheduler.Leader(1), Now: 1_900_000_000_000, Limit: batch, Bytes: 8 << 20})
+			scheduler.Claim{Term: 1, Now: 1_900_000_000_000, Limit: batch, Bytes: 8 << 20})
 		if err != nil || len(got.Messages) != batch {
 			b.Fatalf("%d messages, %v", len(got.Messages), err)
 		}
@@ -91,7 +91,7 @@ func carry(b *testing.B, topic func(n int) string) {
 			ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 		}
 		at = time.Now()
-		if _, err := tl.Finish(b.Context(), 0, scheduler.Leader(1), ends, 2); err != nil {
+		if _, err := tl.Finish(b.Context(), 0, 1, ends, 2); err != nil {
 			b.Fatal(err)
 		}
 		finish += time.Since(at)

@@ -44,7 +44,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 					ctx,
 					0,
 					scheduler.Claim{
-						Holder: scheduler.Leader(1),
+						Term:   1,
 						Number: 1,
 						Now:    schedulertest.Start,
 						Limit:  1,
@@ -54,16 +54,16 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 				return err
 			},
 			"finish": func() error {
-				_, err := tl.Finish(ctx, 0, scheduler.Leader(1),
+				_, err := tl.Finish(ctx, 0, 1,
 					[]scheduler.End{{Message: m, State: message.StateDelivered}}, schedulertest.Start)
 				return err
 			},
 			"return": func() error {
-				_, err := tl.Return(ctx, 0, scheduler.Leader(1), []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
+				_, err := tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
 					schedulertest.Start)
 				return err
 			},
-			"held":      func() error { _, err := tl.Held(ctx, 0, scheduler.Leader(1), "", 10); return err },
+			"held":      func() error { _, err := tl.Held(ctx, 0, 1, "", 10); return err },
 			"heads":     func() error { _, err := tl.Heads(ctx); return err },
 			"lanes":     func() error { _, err := tl.Lanes(ctx, 0); return err },
 			"trim":      func() error { _, err := tl.Trim(ctx, 0, 1, schedulertest.Start, 10); return err },
@@ -158,7 +158,7 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 		t.Fatalf("certify: %v", err)
 	}
 	got, err := tl.Claim(ctx, 0,
-		scheduler.Claim{Holder: scheduler.Leader(3), Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20})
+		scheduler.Claim{Term: 3, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20})
 	if err != nil || len(got.Messages) == 0 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}

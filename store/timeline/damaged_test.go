@@ -66,19 +66,19 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 		packed := garbage(whole[:17+1+len(bad.Topic)+2])[i]
 		b.spoil(bad, packed)
 		got, err := b.Claim(t.Context(), 0,
-			scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+			scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 		b.must(err)
 		if len(got.Messages) != 1 || got.Messages[0].UID != good.UID ||
 			!slices.Equal(got.Missing, []message.UID{bad.UID}) {
 			t.Fatalf("%q: claimed %+v", packed, got)
 		}
-		held, err := b.Held(t.Context(), 0, scheduler.Leader(1), "", 10)
+		held, err := b.Held(t.Context(), 0, 1, "", 10)
 		b.must(err)
 		if len(held) != 1 || held[0].UID != good.UID {
 			t.Fatalf("%q: held are %+v", packed, held)
 		}
 		b.wantUnreadable(bad, message.StateInFlight)
-		b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
+		b.settled(b.Return(t.Context(), 0, 1,
 			[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30))
 		b.claim(1)
 		if b.packed(bad) != packed {
@@ -117,14 +117,14 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
 				for range 2 {
-					b.settled(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
+					b.settled(b.Return(t.Context(), 0, 1, back, 50))
 				}
 			}
 			term := uint64(1)
 			if swept {
 				term = 9
 			}
-			held, err := b.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
+			held, err := b.Held(t.Context(), 0, term, "", 10)
 			b.must(err)
 			if len(held) != 0 || b.rdb.ZScore(t.Context(), b.key("due"), string(good.UID)).Err() != nil ||
 				b.rdb.ZScore(t.Context(), b.key("due"), string(bad.UID)).Err() == nil {
@@ -204,7 +204,7 @@ func TestRestore_MendsWhatCannotBeRead(t *testing.T) {
 			b.spoil(m, packed)
 			if claimed {
 				_, err := b.Claim(t.Context(), 0,
-					scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+					scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 				b.must(err)
 				b.wantUnreadable(m, message.StateInFlight)
 			}
@@ -324,9 +324,9 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 				for i, m := range claimed {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
-				b.settled(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
+				b.settled(b.Return(t.Context(), 0, 1, back, 50))
 			}
-			held, err := b.Held(t.Context(), 0, scheduler.Leader(term), "", 10)
+			held, err := b.Held(t.Context(), 0, term, "", 10)
 			b.must(err)
 			if len(held) != 0 {
 				t.Errorf("%q, swept %t: held are %+v", packed, swept, held)
@@ -394,7 +394,7 @@ func TestRestore_MendsWhatOnlyALeaderCannotRead(t *testing.T) {
 				b.must(b.rdb.HSet(t.Context(), b.key("mark"), string(m.UID), "garbage").Err())
 			}
 			got, err := b.Claim(t.Context(), 0,
-				scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
+				scheduler.Claim{Term: 1, Now: 1 << 40, Limit: 10, Bytes: 1 << 30, Number: 7})
 			b.must(err)
 			if len(got.Messages) != 0 || !slices.Equal(got.Missing, []message.UID{m.UID}) {
 				t.Fatalf("%s: claimed %+v", how, got)
@@ -480,7 +480,7 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		b.add(flies, bad)
 		flying := b.claim(2)
 		packed := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
-		b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
+		b.settled(b.Return(t.Context(), 0, 1,
 			[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30))
 		for _, m := range []*message.Message{bad, gone, flies} {
 			b.spoil(m, packed)
@@ -513,7 +513,7 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		// One of the two is in flight no more, so that the script counts by topic itself.
 		ends := []scheduler.End{{Message: flying[0], State: message.StateDelivered},
 			{Message: flying[1], State: message.StateDelivered}}
-		b.settled(b.Finish(t.Context(), 0, scheduler.Leader(1), ends, 60))
+		b.settled(b.Finish(t.Context(), 0, 1, ends, 60))
 		if n := b.rdb.HGet(t.Context(), b.key("counts"), bad.Topic).Val(); n != "2 1" {
 			t.Errorf("%q: the topic counts %q", packed, n)
 		}

@@ -40,7 +40,7 @@ func (t *Redis) sweep(ctx context.Context, bucket message.Bucket, term uint64, l
 
 // Claim moves due messages to StateInFlight.
 func (t *Redis) Claim(ctx context.Context, bucket message.Bucket, req scheduler.Claim) (scheduler.Claimed, error) {
-	term := text(req.Holder.Term)
+	term := text(req.Term)
 	a := t.run(ctx, &call{bucket: bucket, script: "claim",
 		args: []any{term, message.ScoreNow(req.Now), req.Limit, req.Bytes, string(req.Lane), text(req.Number)}})
 	claimed := scheduler.Claimed{Head: a.due("head")}
@@ -78,14 +78,14 @@ func (t *Redis) Claim(ctx context.Context, bucket message.Bucket, req scheduler.
 }
 
 // Finish ends claimed messages.
-func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, ends []scheduler.End,
+func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []scheduler.End,
 	now message.Milli) (scheduler.Receipt, error) {
 	if len(ends) == 0 {
 		return scheduler.Receipt{}, nil
 	}
 	topics := topicsOf(len(ends), func(i int) string { return ends[i].Message.Topic })
 	args := make([]any, 5, 5+2*len(topics)+4*len(ends))
-	args[0], args[1], args[2], args[4] = text(holder.Term), int64(now), len(ends), len(topics)
+	args[0], args[1], args[2], args[4] = text(term), int64(now), len(ends), len(topics)
 	for i := range topics {
 		args = append(args, topics[i].name, topics[i].n)
 	}
@@ -103,13 +103,13 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, holder schedu
 	claim := ""
 	for i := range ends {
 		if n := ends[i].Message.Claim; i == 0 || n != ends[i-1].Message.Claim { // most were claimed together
-			claim = text(holder.Term) + ":" + text(n)
+			claim = text(term) + ":" + text(n)
 		}
 		args = append(args, claim)
 	}
 	changes := t.ended(ends)
 	args[3] = blobOf(changes)
-	return t.settle(ctx, &call{bucket: bucket, script: "finish", entry: t.context(holder.Term, now), args: args},
+	return t.settle(ctx, &call{bucket: bucket, script: "finish", entry: t.context(term, now), args: args},
 		changes)
 }
 
@@ -165,7 +165,7 @@ func (t *Redis) receipt(c *call, changes []record.Change) (made scheduler.Receip
 
 // Return releases claimed messages, in their order. If two messages of one name are returned together, the script
 // decides which of them ends.
-func (t *Redis) Return(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, back []scheduler.Back,
+func (t *Redis) Return(ctx context.Context, bucket message.Bucket, term uint64, back []scheduler.Back,
 	now message.Milli) (scheduler.Receipt, error) {
 	if len(back) == 0 {
 		return scheduler.Receipt{}, nil
@@ -183,15 +183,15 @@ func (t *Redis) Return(ctx context.Context, bucket message.Bucket, holder schedu
 			changes = append(changes, record.Returned(b))
 		}
 	}
-	args[0], args[1], args[2] = text(holder.Term), int64(now), blobOf(changes)
-	return t.settle(ctx, &call{bucket: bucket, script: "return", entry: t.context(holder.Term, now), args: args},
+	args[0], args[1], args[2] = text(term), int64(now), blobOf(changes)
+	return t.settle(ctx, &call{bucket: bucket, script: "return", entry: t.context(term, now), args: args},
 		changes)
 }
 
 // Held lists the messages that this term has claimed.
-func (t *Redis) Held(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, after message.UID,
+func (t *Redis) Held(ctx context.Context, bucket message.Bucket, term uint64, after message.UID,
 	limit int) ([]scheduler.Held, error) {
-	return t.held(ctx, bucket, text(holder.Term), after, limit)
+	return t.held(ctx, bucket, text(term), after, limit)
 }
 
 func (t *Redis) held(ctx context.Context, bucket message.Bucket, term string, after message.UID,

@@ -111,12 +111,12 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 	if c, err := tl.Cancel(ctx, kept[len(kept)-1].UID, 2); err != nil || c.Code != scheduler.CancelDone {
 		t.Fatalf("cancel: %s, %v", c.Code, err)
 	}
-	got, err := tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(1), Now: 2000, Limit: 10, Bytes: 1 << 20})
+	got, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 1, Now: 2000, Limit: 10, Bytes: 1 << 20})
 	if err != nil || len(got.Messages) != 10 {
 		t.Fatalf("claim: %d messages, %v", len(got.Messages), err)
 	}
 	m := got.Messages[0]
-	if _, err := tl.Return(ctx, 0, scheduler.Leader(1), []scheduler.Back{
+	if _, err := tl.Return(ctx, 0, 1, []scheduler.Back{
 		{UID: m.UID, Score: m.Score(), Mark: message.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
 		t.Fatalf("park: %v", err)
 	}
@@ -127,7 +127,7 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 	for _, lane := range []message.Lane{"js:ORDERS", ""} {
 		for {
 			got, err := tl.Claim(ctx, 0,
-				scheduler.Claim{Holder: scheduler.Leader(2), Now: 2000, Limit: 500, Bytes: 1 << 20, Lane: lane})
+				scheduler.Claim{Term: 2, Now: 2000, Limit: 500, Bytes: 1 << 20, Lane: lane})
 			if err != nil {
 				t.Fatalf("claim while full: %v", err)
 			}
@@ -138,7 +138,7 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 			for i, m := range got.Messages {
 				ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 			}
-			if _, err := tl.Finish(ctx, 0, scheduler.Leader(2), ends, 3); err != nil {
+			if _, err := tl.Finish(ctx, 0, 2, ends, 3); err != nil {
 				t.Fatalf("finish while full: %v", err)
 			}
 			left -= len(ends)

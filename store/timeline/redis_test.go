@@ -81,11 +81,11 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	if err := tl.Begin(ctx, 0, 6); !errors.Is(err, scheduler.ErrStaleTerm) {
 		t.Fatalf("begin of a lower term: %v", err)
 	}
-	got, err := tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(7), Now: 999, Limit: 10, Bytes: 1000})
+	got, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 7, Now: 999, Limit: 10, Bytes: 1000})
 	if err != nil || len(got.Messages) != 0 || got.Head != 1000 {
 		t.Fatalf("claim too early: %+v, %v", got, err)
 	}
-	got, err = tl.Claim(ctx, 0, scheduler.Claim{Holder: scheduler.Leader(7), Now: 1000, Limit: 10, Bytes: 1000})
+	got, err = tl.Claim(ctx, 0, scheduler.Claim{Term: 7, Now: 1000, Limit: 10, Bytes: 1000})
 	if err != nil || len(got.Messages) != 1 || string(got.Messages[0].Body) != "hi" || got.Head != 0 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}

@@ -89,7 +89,7 @@ func (b *bare) add(batch ...*message.Message) []scheduler.AddResult {
 func (b *bare) claim(n int) []*message.Message {
 	b.Helper()
 	got, err := b.Claim(b.Context(), 0,
-		scheduler.Claim{Holder: scheduler.Leader(1), Now: 1 << 40, Limit: n, Bytes: 1 << 30, Number: 7})
+		scheduler.Claim{Term: 1, Now: 1 << 40, Limit: n, Bytes: 1 << 30, Number: 7})
 	b.must(err)
 	if len(got.Messages) != n {
 		b.Fatalf("claimed %d, want %d", len(got.Messages), n)
@@ -103,7 +103,7 @@ func (b *bare) finish(state message.State, messages ...*message.Message) {
 	for i, m := range messages {
 		ends[i] = scheduler.End{Message: m, State: state, Reason: "so it went"}
 	}
-	b.settled(b.Finish(b.Context(), 0, scheduler.Leader(1), ends, 20))
+	b.settled(b.Finish(b.Context(), 0, 1, ends, 20))
 }
 
 // left returns the bucket's keys that are not empty.
@@ -164,7 +164,7 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 1 {
 		t.Fatalf("%d stand in next, want one", n)
 	}
-	b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
+	b.settled(b.Return(t.Context(), 0, 1,
 		[]scheduler.Back{{UID: first.UID, Claim: 7, Keep: true}}, 30))
 	found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
 	b.must(err)
@@ -199,7 +199,7 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 	for name, end := range map[string]func(*bare, *message.Message){
 		"finished": func(b *bare, m *message.Message) { b.finish(message.StateDelivered, m) },
 		"returned": func(b *bare, m *message.Message) {
-			b.settled(b.Return(b.Context(), 0, scheduler.Leader(1),
+			b.settled(b.Return(b.Context(), 0, 1,
 				[]scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 		},
 		"swept": func(b *bare, m *message.Message) {
@@ -208,7 +208,7 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 		},
 		"canceled": func(b *bare, m *message.Message) {
 			// the later gives way
-			b.settled(b.Return(b.Context(), 0, scheduler.Leader(1),
+			b.settled(b.Return(b.Context(), 0, 1,
 				[]scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 			_, _, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
@@ -425,7 +425,7 @@ func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
 	want("added", "3")
 	claimed := b.claim(3)
 	want("claimed", "3")
-	b.settled(b.Return(t.Context(), 0, scheduler.Leader(1),
+	b.settled(b.Return(t.Context(), 0, 1,
 		[]scheduler.Back{{UID: claimed[0].UID, Claim: 7, Keep: true}}, 30))
 	want("returned", "3")
 	b.finish(message.StateDead, claimed[1], claimed[2])
@@ -546,7 +546,7 @@ func TestCounts_MissNoTopicWhileOthersMove(t *testing.T) {
 		for _, m := range claimed[:50] {
 			back = append(back, scheduler.Back{UID: m.UID, Claim: 7, Keep: true})
 		}
-		b.settled(b.Return(t.Context(), 0, scheduler.Leader(1), back, 30))
+		b.settled(b.Return(t.Context(), 0, 1, back, 30))
 		b.finish(message.StateDelivered, claimed[50:]...)
 		b.finish(message.StateDelivered, b.claim(50)...)
 	}
@@ -741,7 +741,7 @@ func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
 			for i, m := range claimed {
 				back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score()}
 			}
-			b.settled(b.Return(t.Context(), 0, scheduler.Leader(1), back, 50))
+			b.settled(b.Return(t.Context(), 0, 1, back, 50))
 		}
 		for m, state := range map[*message.Message]message.State{good: message.StateWaiting,
 			bad: message.StateDelivered} {

@@ -305,9 +305,9 @@ func (s *Recorded) Of(uid message.UID) []record.Change {
 	return append([]record.Change(nil), s.changes[uid]...)
 }
 
-func (s *Recorded) Finish(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, ends []scheduler.End,
+func (s *Recorded) Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []scheduler.End,
 	now message.Milli) (scheduler.Receipt, error) {
-	made, err := s.Timeline.Finish(ctx, bucket, holder, ends, now)
+	made, err := s.Timeline.Finish(ctx, bucket, term, ends, now)
 	for i := range ends {
 		if err == nil {
 			s.keep(record.Ended(&ends[i]))
@@ -322,9 +322,9 @@ func (s *Recorded) Finish(ctx context.Context, bucket message.Bucket, holder sch
 	return made, err
 }
 
-func (s *Recorded) Return(ctx context.Context, bucket message.Bucket, holder scheduler.Holder, back []scheduler.Back,
+func (s *Recorded) Return(ctx context.Context, bucket message.Bucket, term uint64, back []scheduler.Back,
 	now message.Milli) (scheduler.Receipt, error) {
-	made, err := s.Timeline.Return(ctx, bucket, holder, back, now)
+	made, err := s.Timeline.Return(ctx, bucket, term, back, now)
 	for i := range back {
 		if err == nil && back[i].Message != nil {
 			s.keep(record.Returned(&back[i]))
