@@ -39,6 +39,6 @@
 //
 // If NATS is unreachable, Send answers NotSent at once (the client keeps no reconnect buffer), pending messages become
 // Unknown and Ready is false. If JetStream is unavailable, there are 503 answers and time-outs per stream. If NATS
-// returns with a stream that is older than the intake's consumer, the consumer is recreated (intake/watch.go). A missing
-// permission is logged once with the subject that is needed.
+// returns with a stream that is older than the intake's consumer, the consumer is recreated (intake/watch.go). A
+// missing permission is logged once with the subject that is needed.
 package bridge

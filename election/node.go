@@ -53,22 +53,18 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("election: %w", err)
 	}
-	return newNode(cfg, nil)
+	return newNode(cfg, nil), nil
 }
 
 // newNode takes a test's opener, or nil for real connections. cfg must be complete.
-func newNode(cfg NodeConfig, open opener) (*Node, error) {
-	losses, err := newLosses(cfg.Registerer)
-	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
-	}
+func newNode(cfg NodeConfig, open opener) *Node {
 	n := &Node{
 		cfg:         cfg,
 		root:        "/tarry/" + cfg.Namespace,
 		acl:         zk.WorldACL(zk.PermAll),
 		incarnation: rand.Text(),
 		open:        open,
-		losses:      losses,
+		losses:      newLosses(cfg.Registerer),
 		news:        make(chan struct{}, 1),
 		err:         errNotUp,
 		log: cfg.Log.With().Str("component", "election").
@@ -81,7 +77,7 @@ func newNode(cfg NodeConfig, open opener) (*Node, error) {
 	if open == nil {
 		n.open = realOpener(cfg, n.log)
 	}
-	return n, nil
+	return n
 }
 
 // wake makes the node and its races look for changes.

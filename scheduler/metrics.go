@@ -1,6 +1,9 @@
 package scheduler
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
 
 // metrics belong to one instance: two instances in one process each register their own. Nothing is labeled by topic,
 // since topics may be unique per message.
@@ -12,6 +15,10 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	auto := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return auto.NewCounter(prometheus.CounterOpts{Name: "tarry_" + name + "_total", Help: help})
+	}
 	m := &metrics{
 		accepted:   counter("accepted", "Messages accepted as new."),
 		duplicates: counter("duplicates", "Pushes recognized as repeats of an accepted one."),
@@ -20,12 +27,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		unjudged: counter("names_unjudged",
 			"Pushes that were accepted although the journal did not answer whether their name "+
 				"was used before."),
-		flushSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_flush_seconds",
+		flushSeconds: auto.NewHistogram(prometheus.HistogramOpts{Name: "tarry_flush_seconds",
 			Help:    "Duration of one call that stores a batch of pushes.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
-		cancels: prometheus.NewCounterVec(
+		cancels: auto.NewCounterVec(
 			prometheus.CounterOpts{Name: "tarry_cancels_total", Help: "Cancels by answer."}, []string{"answer"}),
-		amends: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_amends_total",
+		amends: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_amends_total",
 			Help: "Reschedules, edits and runs by answer."}, []string{"answer"}),
 	}
 	// A series that exists from the start shows its first increase too.
@@ -33,9 +40,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		for _, word := range words {
 			vec.WithLabelValues(word)
 		}
-	}
-	if reg != nil {
-		reg.MustRegister(m.accepted, m.duplicates, m.merged, m.refused, m.unjudged, m.flushSeconds, m.cancels, m.amends)
 	}
 	return m
 }
@@ -46,9 +50,4 @@ func word[C ~uint8](words []string, c C) string {
 		return words[c]
 	}
 	return "invalid"
-}
-
-// counter returns the counter tarry_<name>_total.
-func counter(name, help string) prometheus.Counter {
-	return prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_" + name + "_total", Help: help})
 }

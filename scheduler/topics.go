@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -100,4 +101,85 @@ func (t *Topics) Schedule(own *message.Retry, topic string) message.Retry {
 		return one.Retry
 	}
 	return t.retry()
+}
+
+// Total counts the messages of a bucket at one moment.
+type Total struct {
+	InFlight, Dead int
+	// Waiting counts waiting messages by what holds them back.
+	Waiting [message.Holds]Waiting
+}
+
+// Waiting is how many messages wait, and how many of them are due. All messages that are held back are due: they were
+// due when they were moved aside.
+type Waiting struct {
+	Count, Overdue int
+	// Oldest is the earliest due time of a waiting message, or 0 if none waits. A message that NATS refused and that
+	// nothing holds back is due at its next try. A message that is held back counts from its own due time, whenever it
+	// is probed next.
+	Oldest message.Milli
+}
+
+// Add adds the counts of another bucket.
+func (t *Total) Add(other Total) {
+	t.InFlight += other.InFlight
+	t.Dead += other.Dead
+	for i := range t.Waiting {
+		w, o := &t.Waiting[i], other.Waiting[i]
+		w.Add(o)
+	}
+}
+
+// Add adds the messages that wait in another bucket under the same hold.
+func (w *Waiting) Add(o Waiting) {
+	w.Count += o.Count
+	w.Overdue += o.Overdue
+	if o.Oldest > 0 && (w.Oldest == 0 || o.Oldest < w.Oldest) {
+		w.Oldest = o.Oldest
+	}
+}
+
+// MaxOverdue is how many due messages of one order are counted by a store that has no index of them.
+const MaxOverdue = 100_000
+
+// TopicPage selects the topics of a page: the first ones by name after the last topic of the previous page. A store
+// passes its topics to Meet in any order; a topic may be passed more than once.
+type TopicPage struct {
+	after string
+	limit int
+	names []string
+	// last is the highest name on the page once it is full; later names are not on it.
+	last string
+	full bool
+}
+
+// NewTopicPage returns an empty page for up to limit topics, at least one.
+func NewTopicPage(after string, limit int) *TopicPage {
+	return &TopicPage{after: after, limit: max(limit, 1)}
+}
+
+// Meet adds a topic if it belongs on the page.
+func (p *TopicPage) Meet(topic string) {
+	if topic <= p.after || p.full && topic >= p.last {
+		return
+	}
+	if p.names = append(p.names, topic); len(p.names) >= 2*p.limit {
+		p.cut()
+	}
+}
+
+// Topics returns the topics of the page, in order.
+func (p *TopicPage) Topics() []string {
+	p.cut()
+	return p.names
+}
+
+// cut removes repeated names and names beyond the page.
+func (p *TopicPage) cut() {
+	slices.Sort(p.names)
+	p.names = slices.Compact(p.names)
+	if len(p.names) >= p.limit {
+		p.names = p.names[:p.limit]
+		p.last, p.full = p.names[p.limit-1], true
+	}
 }

@@ -4,6 +4,7 @@
 package answer
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 
@@ -205,4 +206,64 @@ func canceled(i *message.Info) wire.Canceled {
 		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
 		Attempt: i.Attempt,
 	}
+}
+
+// Limits are the maximum sizes of a message that an API accepts, in bytes; 0 is no limit. They also apply to a message
+// that was partly changed: it must not become a message that could not have been pushed.
+type Limits struct {
+	Content int   // body and user headers together
+	Payload int64 // the complete delivered message, as max_payload of NATS counts
+}
+
+// Fits refuses a message that is too large, or whose headers do not fit its body, with the word that a push would get.
+func (l Limits) Fits(m *message.Message) error {
+	p := wire.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Retry: wire.Retry(m.Retry),
+		Headers: make([]wire.Header, len(m.Headers))}
+	for i, h := range m.Headers {
+		p.Headers[i] = wire.Header(h)
+	}
+	if err := p.CheckStatus(len(m.Body)); err != nil {
+		return err
+	}
+	return l.Check(&p, len(m.Body))
+}
+
+// Check refuses a push with a body of so many bytes that is too large.
+func (l Limits) Check(p *wire.Push, body int) error {
+	if l.Content > 0 {
+		if err := p.CheckLimit(body, l.Content); err != nil {
+			return err
+		}
+	}
+	return p.CheckSize(body, l.Payload)
+}
+
+// The errors of orders about rejects.
+var (
+	// ErrNoRejects reports that there is no JetStream, hence neither an intake nor rejects.
+	ErrNoRejects = errors.New("nats runs without jetstream: pushes by tag are not kept there, and none can be rejected")
+	// ErrUnknownReject reports that no reject has this sequence: it was requeued, or the limits of the stream of
+	// rejects removed it.
+	ErrUnknownReject = errors.New("no reject has this sequence")
+	// ErrIncompleteReject reports that the reject lacks a part of the original message.
+	ErrIncompleteReject = errors.New("the reject lacks a part of what was sent")
+)
+
+// RejectQuery selects rejects.
+type RejectQuery struct {
+	Topic string // a pattern; empty: all
+	ID    string // as the push named it; empty: all
+	Word  string // of the problem; empty: all
+	From  uint64 // the lowest sequence
+	Limit int
+	// See reports whether the caller may see the messages of a topic; nil: of every topic.
+	See func(topic string) bool
+}
+
+// Selects reports whether the query selects a reject.
+func (q *RejectQuery) Selects(r *wire.Rejected) bool {
+	return (q.Topic == "" || scheduler.Matches(q.Topic, r.Topic)) &&
+		(q.ID == "" || q.ID == r.ID) &&
+		(q.Word == "" || q.Word == r.Word) &&
+		(q.See == nil || q.See(r.Topic))
 }

@@ -225,7 +225,7 @@ func (d *door) claim(t testing.TB) []*message.Message {
 			t.Fatal(err)
 		}
 		claimed, err := d.timeline.Claim(t.Context(), bucket,
-			scheduler.Claim{Holder: scheduler.Leader(1), Now: later, Limit: 100, Bytes: 1 << 20})
+			scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -240,7 +240,7 @@ func (d *door) end(t testing.TB, state message.State, uncertain bool) {
 	for _, m := range d.claim(t) {
 		e := scheduler.End{Message: m, State: state, Uncertain: uncertain, Reason: "as told"}
 		if _, err := d.timeline.Finish(
-			t.Context(), m.UID.Bucket(d.timeline.Buckets()), scheduler.Leader(1), []scheduler.End{e},
+			t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.End{e},
 			later); err != nil {
 			t.Fatal(err)
 		}

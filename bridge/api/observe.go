@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
@@ -23,19 +24,17 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer, version string) *metrics {
+	auto := promauto.With(reg)
 	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_http_requests_total",
+		requests: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_http_requests_total",
 			Help: "HTTP requests by route and status."}, []string{"route", "status"}),
-		seconds: prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "tarry_http_request_seconds",
+		seconds: auto.NewHistogramVec(prometheus.HistogramOpts{Name: "tarry_http_request_seconds",
 			Help:    "Time from the headers of a request to its answer.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15)}, []string{"route"}),
-		build: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "tarry_build_info",
+		build: auto.NewGaugeVec(prometheus.GaugeOpts{Name: "tarry_build_info",
 			Help: "Always 1; the version is the label."}, []string{"version", "go"}),
 	}
 	m.build.WithLabelValues(version, runtime.Version()).Set(1)
-	if reg != nil {
-		reg.MustRegister(m.requests, m.seconds, m.build)
-	}
 	return m
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -314,7 +315,8 @@ type intakeMetrics struct {
 }
 
 func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
-	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_pushes_total",
+	auto := promauto.With(reg)
+	vec := auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_pushes_total",
 		Help: "Pushes by tag: accepted, merged (into a waiting message), repeated (seen before), retried (returned " +
 			"to NATS for a while), " +
 			"or aside (their bucket does not answer)."}, []string{"outcome"})
@@ -322,14 +324,11 @@ func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 		accepted: vec.WithLabelValues("accepted"), merged: vec.WithLabelValues("merged"),
 		repeated: vec.WithLabelValues("repeated"), retried: vec.WithLabelValues("retried"),
 		aside: vec.WithLabelValues("aside"),
-		rejected: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
+		rejected: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
 			Help: "Pushes by tag that were moved to the stream of rejects, by reason."}, []string{"reason"}),
-		renewed: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_intake_consumer_renewed_total",
+		renewed: auto.NewCounter(prometheus.CounterOpts{Name: "tarry_intake_consumer_renewed_total",
 			Help: "How often the intake's consumer was recreated because NATS returned with a stream that is " +
 				"older than it."}),
-	}
-	if reg != nil {
-		reg.MustRegister(vec, m.rejected, m.renewed)
 	}
 	return m
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -286,15 +287,13 @@ type publishMetrics struct {
 }
 
 func newPublishMetrics(reg prometheus.Registerer) publishMetrics {
-	vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publishes_total",
+	auto := promauto.With(reg)
+	vec := auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publishes_total",
 		Help: "Publishes to NATS by outcome; every attempt counts."}, []string{"outcome"})
-	m := publishMetrics{streams: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_streams",
+	m := publishMetrics{streams: auto.NewGauge(prometheus.GaugeOpts{Name: "tarry_streams",
 		Help: "Streams that messages can be delivered to."})}
 	for kind, word := range [...]string{"delivered", "not_sent", "unanswered", "no_listener", "refused", "unknown"} {
 		m.outcomes[kind] = vec.WithLabelValues(word)
-	}
-	if reg != nil {
-		reg.MustRegister(vec, m.streams)
 	}
 	return m
 }

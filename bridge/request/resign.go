@@ -49,7 +49,8 @@ func NewResign(cfg ResignConfig) (*Resign, error) {
 }
 
 // Run answers the requests that name this instance until ctx ends. do makes this instance resign, if it leads and
-// another could take over, and returns once it has resigned. The requester gets its error in the words of bridge/answer.
+// another could take over, and returns once it has resigned. The requester gets its error in the words of
+// bridge/answer.
 func (r *Resign) Run(ctx context.Context, do func(ctx context.Context, reason string) error) error {
 	return hear(ctx, r.cfg.Conn, r.subject, r.cfg.Log,
 		func(ctx context.Context, request []byte) *reaction { return r.heard(ctx, request, do) })

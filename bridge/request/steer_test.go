@@ -217,14 +217,14 @@ func giveUp(t *testing.T, timeline scheduler.Timeline, uid message.UID) {
 		t.Fatal(err)
 	}
 	claimed, err := timeline.Claim(t.Context(), bucket,
-		scheduler.Claim{Holder: scheduler.Leader(1), Now: later, Limit: 100, Bytes: 1 << 20})
+		scheduler.Claim{Term: 1, Now: later, Limit: 100, Bytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, m := range claimed.Messages {
 		if m.UID == uid {
 			end := scheduler.End{Message: m, State: message.StateDead, Reason: "as told"}
-			_, err := timeline.Finish(t.Context(), bucket, scheduler.Leader(1), []scheduler.End{end}, later)
+			_, err := timeline.Finish(t.Context(), bucket, 1, []scheduler.End{end}, later)
 			if err != nil {
 				t.Fatal(err)
 			}

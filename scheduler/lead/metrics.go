@@ -2,6 +2,7 @@ package lead
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -19,8 +20,9 @@ type metrics struct {
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
+	auto := promauto.With(reg)
 	counter := func(name, help string) prometheus.Counter {
-		return prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_" + name + "_total", Help: help})
+		return auto.NewCounter(prometheus.CounterOpts{Name: "tarry_" + name + "_total", Help: help})
 	}
 	m := &metrics{
 		claimed:   counter("claimed", "Messages claimed by this instance as leader."),
@@ -33,18 +35,18 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		barred: counter("transitions_refused",
 			"Messages with a transition that a store refused, or with a damaged record, "+
 				"found by this instance as leader."),
-		copies: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total",
+		copies: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total",
 			Help: "Copies of expired and dead messages to the subjects set for them, by outcome."}, []string{"kind"}),
-		failures: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total",
+		failures: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total",
 			Help: "Publishes that did not succeed, by kind."}, []string{"kind"}),
-		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_lateness_seconds",
+		lateness: auto.NewHistogram(prometheus.HistogramOpts{Name: "tarry_lateness_seconds",
 			Help: "Time from the due time to NATS's answer.", Buckets: []float64{.0005, .001, .0015, .002, .003, .005,
 				.01, .02, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600}}),
-		inFlight: prometheus.NewGauge(
+		inFlight: auto.NewGauge(
 			prometheus.GaugeOpts{Name: "tarry_in_flight", Help: "Messages in flight on this instance."}),
-		parkedLanes: prometheus.NewGauge(
+		parkedLanes: auto.NewGauge(
 			prometheus.GaugeOpts{Name: "tarry_parked_lanes", Help: "Parked lanes, summed over buckets."}),
-		stepSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_step_seconds",
+		stepSeconds: auto.NewHistogram(prometheus.HistogramOpts{Name: "tarry_step_seconds",
 			Help: "Duration of one claim of the leader.", Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
 	}
 	// A series that exists from the start shows its first increase too.
@@ -53,10 +55,6 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		if kind != scheduler.Delivered {
 			m.failures.WithLabelValues(kind.String())
 		}
-	}
-	if reg != nil {
-		reg.MustRegister(m.copies, m.claimed, m.delivered, m.expired, m.dead, m.returned, m.swept, m.missing, m.barred,
-			m.failures, m.lateness, m.inFlight, m.parkedLanes, m.stepSeconds)
 	}
 	return m
 }

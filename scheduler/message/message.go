@@ -1,7 +1,10 @@
 package message
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"hash/crc32"
+	"math/rand/v2"
 	"time"
 )
 
@@ -126,3 +129,69 @@ func ScoreDue(score int64) Milli { return Milli(score >> 8) }
 // Hash returns the 16-bit hash of a key or of a client id. Modulo the number of buckets it is the bucket. The uid
 // contains it, so a uid alone is enough to find its message.
 func Hash(s string) uint16 { return uint16(crc32.ChecksumIEEE([]byte(s))) }
+
+// Merge says what a push does if a message under its name is already waiting.
+//
+//	            none or ended    waiting                              in flight, or waiting and uncertain
+//	reject      new (ended: 409) same content: duplicate; else 409    as waiting
+//	keep        new              absorbed; the first content stays    becomes the next message under the name
+//	replace     new              its content, due and priority win    next; uncertain: refused as maybe delivered
+//	debounce    new              replace, due at most MaxWait after   as replace
+//	                             the message was first accepted
+//
+// A message may wait as the next one under a name while the earlier one is in flight. When the earlier one comes back,
+// the two meet: replace and debounce end the earlier one (KindGaveWay); keep ends the later one (KindYielded) if it is
+// still waiting.
+//
+// A push that was absorbed, or whose content won, is remembered under its own uid as canceled (KindMerged, which names
+// the message) for as long as ends are. A push that is sent twice therefore merges once. Between pushes of the intake
+// the stream's order decides, in whatever order they are stored; see Message.Origin.
+type Merge uint8
+
+// The ways to merge.
+const (
+	MergeReject Merge = iota
+	MergeKeep
+	MergeReplace
+	MergeDebounce
+)
+
+// ContentName returns the id of a push that merges without an id of its own. Pushes with equal topics and bodies have
+// the same one.
+func ContentName(topic string, body []byte) string {
+	h := sha256.New()
+	h.Write([]byte(topic))
+	h.Write([]byte{0})
+	h.Write(body)
+	return "sha256:" + hex.EncodeToString(h.Sum(nil))
+}
+
+// Retry is a schedule of retries: the n-th retry waits the n-th delay, and after the last one the message is dead.
+// Package bridge/wire reads and writes its text.
+type Retry struct {
+	Delays []time.Duration // whole milliseconds
+	// Jitter moves each delay by up to this many percent, either way.
+	Jitter uint8
+}
+
+// DefaultRetry returns the schedule of messages that have none: nine retries within a little more than a day, as
+// payment providers notify shops.
+func DefaultRetry() Retry {
+	return Retry{Delays: []time.Duration{0, 0, 2 * time.Minute, 10 * time.Minute, 10 * time.Minute,
+		time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour}}
+}
+
+// Empty reports whether the schedule has no retries.
+func (r *Retry) Empty() bool { return len(r.Delays) == 0 }
+
+// After returns the delay of the n-th retry, counted from 1. over reports that there is no such retry.
+func (r *Retry) After(n int) (delay time.Duration, over bool) {
+	if n < 1 || n > len(r.Delays) {
+		return 0, true
+	}
+	d := r.Delays[n-1]
+	if r.Jitter > 0 && d > 0 {
+		d += time.Duration((rand.Float64()*2 - 1) * float64(r.Jitter) / 100 * float64(d))
+	}
+	return d.Round(time.Millisecond), false
+}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -175,24 +176,22 @@ type drainMetrics struct {
 }
 
 func newDrainMetrics(r prometheus.Registerer) *drainMetrics {
+	auto := promauto.With(r)
 	m := &drainMetrics{
-		drained: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_drained_total",
+		drained: auto.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_drained_total",
 			Help: "Changes that this instance read from the outbox and committed."}),
-		refused: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_refused_total",
+		refused: auto.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_refused_total",
 			Help: "Outbox entries with a change that the journal refuses for good: it recorded only the state, " +
 				"or the entry is quarantined."}),
-		changes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_changes",
+		changes: auto.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_changes",
 			Help: "Changes in the outbox that are not in the journal yet. They could be lost if Redis is lost now."}),
-		bytes: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_bytes",
+		bytes: auto.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_bytes",
 			Help: "Bytes of the outbox that are not in the journal yet."}),
-		oldest: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_seconds",
+		oldest: auto.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_lag_seconds",
 			Help: "Age of the oldest change that is not in the journal yet."}),
-		quarantined: prometheus.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_quarantined",
+		quarantined: auto.NewGauge(prometheus.GaugeOpts{Name: "tarry_journal_quarantined",
 			Help: "Quarantined outbox entries, which the journal could not hold. They are kept in the store; " +
 				"tarry verify lists them."}),
-	}
-	if r != nil {
-		r.MustRegister(m.drained, m.refused, m.changes, m.bytes, m.oldest, m.quarantined)
 	}
 	return m
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -227,9 +228,9 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) err
 	return nil
 }
 
-// Run commits until ctx ends, then commits the queued entries as far as its time-out allows. outbox holds the entries of this instance.
-// fenced, which may be nil, is called when a fence has refused a commit: the entries come from a server that was
-// replaced.
+// Run commits until ctx ends, then commits the queued entries as far as its time-out allows. outbox holds the entries
+// of this instance. fenced, which may be nil, is called when a fence has refused a commit: the entries come from a
+// server that was replaced.
 func (w *Writer) Run(ctx context.Context, outbox record.Outbox, fenced func()) error {
 	w.outbox, w.fenced = outbox, fenced
 	group, ctx := errgroup.WithContext(ctx)
@@ -444,19 +445,17 @@ type writerMetrics struct {
 }
 
 func newWriterMetrics(r prometheus.Registerer) *writerMetrics {
+	auto := promauto.With(r)
 	m := &writerMetrics{
-		rows: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_changes_total",
+		rows: auto.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_changes_total",
 			Help: "Changes that this instance committed to the journal from memory."}),
-		left: prometheus.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_left_total",
+		left: auto.NewCounter(prometheus.CounterOpts{Name: "tarry_journal_left_total",
 			Help: "Outbox entries that this instance did not commit in time and left to the drainer."}),
-		failures: prometheus.NewCounter(
+		failures: auto.NewCounter(
 			prometheus.CounterOpts{Name: "tarry_journal_failures_total", Help: "Commits to the journal that failed."}),
-		seconds: prometheus.NewHistogram(
+		seconds: auto.NewHistogram(
 			prometheus.HistogramOpts{Name: "tarry_journal_commit_seconds", Help: "Duration of a commit to the journal.",
 				Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
-	}
-	if r != nil {
-		r.MustRegister(m.rows, m.left, m.failures, m.seconds)
 	}
 	return m
 }

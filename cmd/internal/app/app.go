@@ -184,7 +184,8 @@ func (a *App) wireIntake() (err error) {
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix,
 		Replicas: a.cfg.NATS.Intake.Replicas, MaxBytes: a.cfg.NATS.Intake.MaxBytes,
 		RejectBytes: a.cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(a.cfg.NATS.Rejects.PerSubject),
-		Accept: a.scheduler, Contents: a.contents, Topics: a.topics, Clock: a.clock, SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
+		Accept: a.scheduler, Contents: a.contents, Topics: a.topics, Clock: a.clock,
+		SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
 		Registerer: a.registry,
 		Stamps:     a.natsClock, Buckets: a.store.Buckets(),
 	})

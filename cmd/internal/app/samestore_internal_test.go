@@ -58,7 +58,8 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 		a.identity = func(context.Context) (string, error) { return "new", nil }
 		s := &sameStore{opened: a}
 		s.other.Store(true) // as the leader's registration had it until it died
-		if known := s.look(t.Context(), &cluster{node: &c.ballot, race: &c.ballot}, 0); known != c.known || s.other.Load() != c.other {
+		if known := s.look(t.Context(), &cluster{node: &c.ballot, race: &c.ballot}, 0); known != c.known ||
+			s.other.Load() != c.other {
 			t.Errorf("%s: known %t, another's %t", c.what, known, s.other.Load())
 		}
 		if s.name() != "new" {
