@@ -11,34 +11,35 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // onCluster puts a site on a Redis Cluster of three masters.
-func (s *site) onCluster(options ...lab.RedisClusterOption) *lab.RedisCluster {
-	s.t.Helper()
-	c := lab.NewRedisCluster(s.t, 3, options...)
-	s.redisAddr = strings.Join(c.Addrs(), ",")
-	s.settings = append(s.settings, "TARRY_REDIS_PASSWORD=", "TARRY_BUCKETS=8")
+func onCluster(s *site.Site, options ...lab.RedisClusterOption) *lab.RedisCluster {
+	s.T.Helper()
+	c := lab.NewRedisCluster(s.T, 3, options...)
+	s.RedisAddr = strings.Join(c.Addrs(), ",")
+	s.Settings = append(s.Settings, "TARRY_REDIS_PASSWORD=", "TARRY_BUCKETS=8")
 	return c
 }
 
 const clusterBuckets = 8
 
 // lies are the messages in Redis that lie with a node.
-func (s *site) lies(c *lab.RedisCluster, node *lab.Redis) map[string]bool {
-	s.t.Helper()
+func lies(s *site.Site, c *lab.RedisCluster, node *lab.Redis) map[string]bool {
+	s.T.Helper()
 	rdb := redis.NewClient(&redis.Options{Addr: node.Addr})
 	defer rdb.Close()
 	found := map[string]bool{}
 	for bucket := range clusterBuckets {
-		tag := fmt.Sprintf("{%s:%d}", s.ns, bucket)
+		tag := fmt.Sprintf("{%s:%d}", s.Ns, bucket)
 		if c.Owner(tag) != node {
 			continue
 		}
-		uids, err := rdb.HKeys(s.t.Context(), tag+":msg").Result()
+		uids, err := rdb.HKeys(s.T.Context(), tag+":msg").Result()
 		if err != nil {
-			s.t.Fatal(err)
+			s.T.Fatal(err)
 		}
 		for _, uid := range uids {
 			found[uid] = true
@@ -53,11 +54,11 @@ type arrivals struct {
 	first map[string]time.Time // by uid
 }
 
-// arrivals watches a subject, which a stream holds.
-func (s *site) arrivals(subject string) *arrivals {
-	s.t.Helper()
+// watchArrivals watches a subject, which a stream holds.
+func watchArrivals(s *site.Site, subject string) *arrivals {
+	s.T.Helper()
 	a := &arrivals{first: map[string]time.Time{}}
-	nc := s.connect("watcher of " + subject)
+	nc := s.Connect("watcher of " + subject)
 	if _, err := nc.Subscribe(subject, func(m *nats.Msg) {
 		a.mu.Lock()
 		defer a.mu.Unlock()
@@ -65,10 +66,10 @@ func (s *site) arrivals(subject string) *arrivals {
 			a.first[uid] = time.Now()
 		}
 	}); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	if err := nc.Flush(); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return a
 }
@@ -76,7 +77,7 @@ func (s *site) arrivals(subject string) *arrivals {
 // all waits for every one of the messages.
 func (a *arrivals) all(t *testing.T, uids []string) {
 	t.Helper()
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		a.mu.Lock()
 		defer a.mu.Unlock()
 		missing := 0
@@ -94,8 +95,8 @@ func (a *arrivals) all(t *testing.T, uids []string) {
 
 // spread pushes n messages that fall due one after the other, and returns their
 // uids.
-func (s *site) spread(i *instance, topic string, n int, from time.Time, over time.Duration) (uids []string) {
-	s.t.Helper()
+func spread(s *site.Site, i *site.Instance, topic string, n int, from time.Time, over time.Duration) (uids []string) {
+	s.T.Helper()
 	for first := 0; first < n; first += 1000 {
 		var text strings.Builder
 		text.WriteString(`{"messages":[`)
@@ -107,13 +108,13 @@ func (s *site) spread(i *instance, topic string, n int, from time.Time, over tim
 				from.Add(over*time.Duration(seq)/time.Duration(n)).UnixMilli(), seq, seq)
 		}
 		text.WriteString(`]}`)
-		answer := s.must(i, http.MethodPost, "/v1/messages/batch", text.String())
-		if answer.status != http.StatusOK || len(answer.Results) != min(1000, n-first) {
-			s.t.Fatalf("a batch: %d %.300s", answer.status, answer.raw)
+		answer := s.Must(i, http.MethodPost, "/v1/messages/batch", text.String())
+		if answer.Status != http.StatusOK || len(answer.Results) != min(1000, n-first) {
+			s.T.Fatalf("a batch: %d %.300s", answer.Status, answer.Raw)
 		}
 		for _, r := range answer.Results {
 			if r.Error != "" {
-				s.t.Fatalf("a push: %+v", r)
+				s.T.Fatalf("a push: %+v", r)
 			}
 			uids = append(uids, r.UID)
 		}
@@ -124,16 +125,16 @@ func (s *site) spread(i *instance, topic string, n int, from time.Time, over tim
 // A master dies under load; its messages are served by its replica.
 func TestAClusterLosesAMasterAndGoesOnFromItsReplica(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
-	c := s.onCluster(lab.RedisReplicas(1), lab.RedisNodeTimeout(500*time.Millisecond))
-	s.stream("ORDERS", "orders.>")
-	a := s.start("a")
-	s.start("b")
-	came := s.arrivals("orders.>")
-	victim := c.Owner(fmt.Sprintf("{%s:0}", s.ns))
-	uids := s.spread(a, "orders.late", 3000, time.Now().Add(2*time.Second), 6*time.Second)
-	lost := s.lies(c, victim)
-	lab.Eventually(t, patience, func() error {
+	s := site.New(t, site.Options{})
+	c := onCluster(s, lab.RedisReplicas(1), lab.RedisNodeTimeout(500*time.Millisecond))
+	s.Stream("ORDERS", "orders.>")
+	a := s.Start("a")
+	s.Start("b")
+	came := watchArrivals(s, "orders.>")
+	victim := c.Owner(fmt.Sprintf("{%s:0}", s.Ns))
+	uids := spread(s, a, "orders.late", 3000, time.Now().Add(2*time.Second), 6*time.Second)
+	lost := lies(s, c, victim)
+	lab.Eventually(t, site.Patience, func() error {
 		came.mu.Lock()
 		defer came.mu.Unlock()
 		if len(came.first) < 300 {
@@ -166,21 +167,21 @@ func TestAClusterLosesAMasterAndGoesOnFromItsReplica(t *testing.T) {
 // that was there, and for the next one.
 func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
-	c := s.onCluster(lab.RedisNodeTimeout(500 * time.Millisecond))
-	s.stream("ORDERS", "orders.>")
-	a, b := s.start("a"), s.start("b")
-	leader, term := s.leader(0, a, b)
-	next := s.others(leader)[0]
-	came := s.arrivals("orders.>")
-	if answer := s.must(a, http.MethodPost, "/v1/topics/orders.held/pause", nil); answer.status != http.StatusOK {
-		t.Fatalf("pause: %d %s", answer.status, answer.raw)
+	s := site.New(t, site.Options{})
+	c := onCluster(s, lab.RedisNodeTimeout(500*time.Millisecond))
+	s.Stream("ORDERS", "orders.>")
+	a, b := s.Start("a"), s.Start("b")
+	leader, term := s.Leader(0, a, b)
+	next := s.Others(leader)[0]
+	came := watchArrivals(s, "orders.>")
+	if answer := s.Must(a, http.MethodPost, "/v1/topics/orders.held/pause", nil); answer.Status != http.StatusOK {
+		t.Fatalf("pause: %d %s", answer.Status, answer.Raw)
 	}
-	victim := c.Owner(fmt.Sprintf("{%s:0}", s.ns)) // which keeps the pauses
+	victim := c.Owner(fmt.Sprintf("{%s:0}", s.Ns)) // which keeps the pauses
 	begun := time.Now()
-	uids := s.spread(a, "orders.late", 1500, begun.Add(2*time.Second), 8*time.Second)
+	uids := spread(s, a, "orders.late", 1500, begun.Add(2*time.Second), 8*time.Second)
 	var lost, others []string
-	lostKey, otherKey, there := "", "", s.lies(c, victim)
+	lostKey, otherKey, there := "", "", lies(s, c, victim)
 	for seq, uid := range uids {
 		if key := fmt.Sprint("k", seq); there[uid] {
 			lost, lostKey = append(lost, uid), key
@@ -193,45 +194,45 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 	}
 	victim.Pause()
 
-	push := func(topic, key string) answer {
+	push := func(topic, key string) site.Answer {
 		body := map[string]any{"topic": topic, "delay": "10ms", "body": "x"}
 		if key != "" {
 			body["key"] = key
 		}
-		return s.must(next, http.MethodPost, "/v1/messages", body)
+		return s.Must(next, http.MethodPost, "/v1/messages", body)
 	}
-	lab.Eventually(t, patience, func() error {
-		answer, err := next.call(t.Context(), http.MethodPost, "/v1/messages",
+	lab.Eventually(t, site.Patience, func() error {
+		answer, err := next.Call(t.Context(), http.MethodPost, "/v1/messages",
 			map[string]any{"topic": "orders.late", "delay": "1s", "key": lostKey})
 		if err != nil ||
-			answer.status != http.StatusServiceUnavailable || answer.Error != "bucket_unavailable" {
-			return fmt.Errorf("a push to a bucket of the node: %d %s %w", answer.status, answer.raw, err)
+			answer.Status != http.StatusServiceUnavailable || answer.Error != "bucket_unavailable" {
+			return fmt.Errorf("a push to a bucket of the node: %d %s %w", answer.Status, answer.Raw, err)
 		}
 		return nil
 	})
 	for range 10 {
-		if answer := push("orders.late", ""); answer.status != http.StatusCreated {
-			t.Errorf("a push without a key: %d %s", answer.status, answer.raw)
+		if answer := push("orders.late", ""); answer.Status != http.StatusCreated {
+			t.Errorf("a push without a key: %d %s", answer.Status, answer.Raw)
 		} else {
 			others = append(others, answer.UID)
 		}
 	}
-	if answer := s.must(next, http.MethodGet, "/readyz", nil); answer.status != http.StatusOK ||
-		!strings.Contains(answer.raw, "degraded") {
-		t.Errorf("readyz of an instance that takes some pushes: %d %s", answer.status, answer.raw)
+	if answer := s.Must(next, http.MethodGet, "/readyz", nil); answer.Status != http.StatusOK ||
+		!strings.Contains(answer.Raw, "degraded") {
+		t.Errorf("readyz of an instance that takes some pushes: %d %s", answer.Status, answer.Raw)
 	}
-	if answer := s.must(next, http.MethodGet, "/v1/messages/nobody-knows-this",
-		nil); answer.status == http.StatusNotFound {
-		t.Errorf("an id that may lie with the node: %d %s", answer.status, answer.raw)
+	if answer := s.Must(next, http.MethodGet, "/v1/messages/nobody-knows-this",
+		nil); answer.Status == http.StatusNotFound {
+		t.Errorf("an id that may lie with the node: %d %s", answer.Status, answer.Raw)
 	}
 	leader.Kill()
-	s.leader(term, next)
+	s.Leader(term, next)
 	held := push("orders.held", otherKey)
-	if held.status != http.StatusCreated {
-		t.Errorf("a push to a paused topic: %d %s", held.status, held.raw)
+	if held.Status != http.StatusCreated {
+		t.Errorf("a push to a paused topic: %d %s", held.Status, held.Raw)
 	}
-	if answer := push("orders.late", otherKey); answer.status != http.StatusCreated {
-		t.Errorf("a push under the next leader: %d %s", answer.status, answer.raw)
+	if answer := push("orders.late", otherKey); answer.Status != http.StatusCreated {
+		t.Errorf("a push under the next leader: %d %s", answer.Status, answer.Raw)
 	} else {
 		others = append(others, answer.UID)
 	}
@@ -241,17 +242,17 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 		t.Error("a message of a paused topic came, while the node that keeps the pauses is away")
 	}
 	came.mu.Unlock()
-	if now, led := s.leader(term, next); now != next || led == term {
-		t.Errorf("%s leads under term %d", now.name, led)
+	if now, led := s.Leader(term, next); now != next || led == term {
+		t.Errorf("%s leads under term %d", now.Name, led)
 	}
 
 	victim.Resume()
 	came.all(t, lost)
-	lab.Eventually(t, patience, func() error {
-		answer, err := next.call(t.Context(), http.MethodPost, "/v1/messages",
+	lab.Eventually(t, site.Patience, func() error {
+		answer, err := next.Call(t.Context(), http.MethodPost, "/v1/messages",
 			map[string]any{"topic": "orders.late", "delay": "1s", "key": lostKey})
-		if err != nil || answer.status != http.StatusCreated {
-			return fmt.Errorf("a push to a bucket of the node: %d %s %w", answer.status, answer.raw, err)
+		if err != nil || answer.Status != http.StatusCreated {
+			return fmt.Errorf("a push to a bucket of the node: %d %s %w", answer.Status, answer.Raw, err)
 		}
 		return nil
 	})

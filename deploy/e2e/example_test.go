@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -23,24 +24,24 @@ type stored struct {
 }
 
 // example runs the library's example program as a process, and holds what it pushed to what a plain consumer gets.
-func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
+func example(s *site.Site, t *testing.T, subject string, jetStream bool) []stored {
 	t.Helper()
 	const count, delay = 20, 1500 * time.Millisecond
 	got := make(chan *nats.Msg, 2*count)
 	at := make(chan time.Time, 2*count)
-	nc := s.connect("plain consumer")
+	nc := s.Connect("plain consumer")
 	if _, err := nc.Subscribe(subject, func(m *nats.Msg) { at <- time.Now(); got <- m }); err != nil {
 		t.Fatal(err)
 	}
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	url := strings.Replace(s.nats.URL(), "://", "://"+natsUser+":"+natsPassword+"@", 1)
+	url := strings.Replace(s.Nats.URL(), "://", "://"+site.NATSUser+":"+site.NATSPassword+"@", 1)
 	p := lab.Start(t, "example-"+strconv.FormatBool(jetStream), []string{"NATS_URL=" + url},
 		lab.BinaryIn(t, "../../bridge/tarry", "./example", lab.Race()...),
 		"-subject", subject, "-delay", delay.String(), "-count", strconv.Itoa(count), "-id",
-		fmt.Sprint("basket-", jetStream), "-namespace", s.ns, "-jetstream="+strconv.FormatBool(jetStream))
-	if code := p.Wait(patience); code != 0 {
+		fmt.Sprint("basket-", jetStream), "-namespace", s.Ns, "-jetstream="+strconv.FormatBool(jetStream))
+	if code := p.Wait(site.Patience); code != 0 {
 		t.Fatalf("the example ended with %d: %s", code, p.Log())
 	}
 	var all []stored
@@ -70,7 +71,7 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 				}
 			}
 			arrived[id] = <-at
-		case <-time.After(patience):
+		case <-time.After(site.Patience):
 			t.Fatalf("%d of %d messages of the example arrived", len(arrived), count)
 		}
 	}
@@ -91,11 +92,11 @@ func (s *site) example(t *testing.T, subject string, jetStream bool) []stored {
 
 func TestTheExampleOfTheLibraryReachesAPlainConsumer(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
-	s.start("a")
+	s := site.New(t, site.Options{})
+	s.Start("a")
 	for _, jetStream := range []bool{false, true} {
-		for _, one := range s.example(t, fmt.Sprintf("orders.remind.%v", jetStream), jetStream) {
-			if jetStream != (one.Stream == "TARRY_"+s.ns && one.Sequence > 0) {
+		for _, one := range example(s, t, fmt.Sprintf("orders.remind.%v", jetStream), jetStream) {
+			if jetStream != (one.Stream == "TARRY_"+s.Ns && one.Sequence > 0) {
 				t.Errorf("through JetStream %v: stored in %q at %d", jetStream, one.Stream, one.Sequence)
 			}
 		}

@@ -11,47 +11,49 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // A leader is frozen at the worst moment: its claim is on the wire. It reaches Redis when another instance leads.
 func TestRedisRefusesWhatAFrozenLeaderHadSent(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
-	seen := s.watch()
-	wire := newHeldWire(t, s.redis.Addr)
-	s.redisAddr = wire.addr
-	a := s.start("a")
-	s.redisAddr = s.redis.Addr
-	b := s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	l := &load{s: s, h: h, make: maker{seed: 6, spread: time.Second}, least: 500, rate: 100, doors: []*instance{b}}
-	l.begin(t)
-	leader, term := s.leader(0, a, b)
+	s := site.New(t, site.Options{})
+	seen := s.Watch()
+	wire := newHeldWire(t, s.Redis.Addr)
+	s.RedisAddr = wire.addr
+	a := s.Start("a")
+	s.RedisAddr = s.Redis.Addr
+	b := s.Start("b")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 6, Spread: time.Second}, Least: 500, Rate: 100,
+		Doors: []*site.Instance{b}}
+	l.Begin(t)
+	leader, term := s.Leader(0, a, b)
 	if leader != a {
-		t.Fatalf("%s leads", leader.name)
+		t.Fatalf("%s leads", leader.Name)
 	}
-	moment(t, h, "a delivery by the leader", anything)
+	site.Moment(t, h, "a delivery by the leader", site.Anything)
 
 	wire.hold(t)
-	close := h.open("SIGSTOP of the leader", time.Now()) // for what its other buckets had in flight
+	close := h.Open("SIGSTOP of the leader", time.Now()) // for what its other buckets had in flight
 	a.Pause()
-	_, next := s.leader(term, b)
-	moment(t, h, "a delivery by the next leader", anything)
-	s.settled(term, close)
-	lab.Eventually(t, patience, func() error { // it leads in every bucket
-		if n := seen.count(func(x script) bool { return x.term == next && x.wrote }); n < 4 {
+	_, next := s.Leader(term, b)
+	site.Moment(t, h, "a delivery by the next leader", site.Anything)
+	settled(s, term, close)
+	lab.Eventually(t, site.Patience, func() error { // it leads in every bucket
+		if n := seen.Count(func(x site.Script) bool { return x.Term == next && x.Wrote }); n < 4 {
 			return fmt.Errorf("the next leader wrote %d times", n)
 		}
 		return nil
 	})
-	before := seen.count(func(x script) bool { return x.term == term })
-	wrote := seen.count(func(x script) bool { return x.term == term && x.wrote })
+	before := seen.Count(func(x site.Script) bool { return x.Term == term })
+	wrote := seen.Count(func(x site.Script) bool { return x.Term == term && x.Wrote })
 	wire.release()
-	rdb := s.client()
-	lab.Eventually(t, patience, func() error {
-		if seen.count(func(x script) bool { return x.term == term }) == before {
+	rdb := s.Client()
+	lab.Eventually(t, site.Patience, func() error {
+		if seen.Count(func(x site.Script) bool { return x.Term == term }) == before {
 			return fmt.Errorf("redis has not seen the late write of term %d", term)
 		}
 		text, err := rdb.Info(t.Context(), "errorstats").Result()
@@ -60,18 +62,18 @@ func TestRedisRefusesWhatAFrozenLeaderHadSent(t *testing.T) {
 		}
 		return err
 	})
-	if after := seen.count(func(x script) bool { return x.term == term && x.wrote }); after != wrote {
+	if after := seen.Count(func(x site.Script) bool { return x.Term == term && x.Wrote }); after != wrote {
 		t.Errorf("the late write of term %d took effect, though term %d leads", term, next)
 	}
 	a.Resume()
-	s.stepsDown(a, term)
-	s.leader(term, a, b)
+	stepsDown(s, a, term)
+	s.Leader(term, a, b)
 
-	l.finish(t)
-	l.judge(t) // of the held claim nothing was handed to NATS: once the window is closed nothing may arrive twice
-	seen.judge(t, h.leaders)
-	s.onceStored()
-	s.oneLeader()
+	l.Finish(t)
+	l.Judge(t) // of the held claim nothing was handed to NATS: once the window is closed nothing may arrive twice
+	seen.Judge(t, h.Leaders)
+	s.OnceStored()
+	s.OneLeader()
 }
 
 // heldWire is a link to Redis that can hold back one request of a leader. It looks for a script that has both a
@@ -142,7 +144,7 @@ func (w *heldWire) hold(t *testing.T) {
 	w.armed.Store(true)
 	select {
 	case <-w.caught:
-	case <-time.After(patience):
+	case <-time.After(site.Patience):
 		t.Fatal("no claim came")
 	}
 }

@@ -8,46 +8,41 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// failpoints is the site's binary with failpoints: an instance that is started with FAILPOINT=point:n kills itself when
-// it passes that point for the n-th time.
-func (s *site) failpoints() {
-	s.t.Helper()
-	s.binary = lab.Binary(s.t, "./cmd/tarry", append(lab.Race(), "-tags=failpoints")...)
-}
-
 // dies waits until an instance has killed itself.
-func (s *site) dies(i *instance) {
-	s.t.Helper()
-	if code := i.Wait(patience); code != -1 {
-		s.t.Fatalf("%s ended with %d, and not by its failpoint", i.name, code)
+func dies(s *site.Site, i *site.Instance) {
+	s.T.Helper()
+	if code := i.Wait(site.Patience); code != -1 {
+		s.T.Fatalf("%s ended with %d, and not by its failpoint", i.Name, code)
 	}
 }
 
 // A Redis that restarts from its file has lost its last writes: nothing, or a good part when the machine went down too.
 func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
 	t.Parallel()
-	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 23, spread: 4 * time.Second, burst: time.Second}, least: 1400, rate: 150,
-		doors: s.instances}
-	l.begin(t)
+	s, a, b, h := site.Pair(t, "sync", lab.SharedMariaDB(t))
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 23, Spread: 4 * time.Second, Burst: time.Second}, Least: 1400,
+		Rate:  150,
+		Doors: s.Instances}
+	l.Begin(t)
 	for _, lost := range []float64{0, 0.5} {
-		moment(t, h, "a burst", inBurst)
-		before := s.certified()
-		closed := h.begin(window{why: "kill -9 of redis", from: time.Now(), since: time.Now().Add(-unrecorded)})
-		s.redis.Kill()
-		truncateAOF(t, s.redis.Dir(), lost)
-		s.redis.Restart()
-		s.whole(before, a, b)
-		s.settled(0, closed)
+		site.Moment(t, h, "a burst", inBurst)
+		before := certified(s)
+		closed := h.Begin(site.Window{Why: "kill -9 of redis", From: time.Now(), Since: time.Now().Add(-unrecorded)})
+		s.Redis.Kill()
+		truncateAOF(t, s.Redis.Dir(), lost)
+		s.Redis.Restart()
+		whole(s, before, a, b)
+		settled(s, 0, closed)
 	}
-	l.finish(t)
-	l.judge(t)
-	s.onceStored()
-	s.journaled(h)
-	s.oneLeader()
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.Journaled(h)
+	s.OneLeader()
 }
 
 // truncateAOF cuts the end off the append-only file, as a loss of power does with what was not yet on the disk.
@@ -72,33 +67,34 @@ func truncateAOF(t *testing.T, dir string, part float64) {
 
 func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
 	t.Parallel()
-	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 24, spread: 3 * time.Second, burst: time.Second}, least: 900, rate: 150,
-		doors: s.instances, byHTTP: true}
-	l.begin(t)
-	leader, term := s.leader(0, a, b)
-	standby := s.others(leader)[0]
+	s, a, b, h := site.Pair(t, "sync", lab.SharedMariaDB(t))
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 24, Spread: 3 * time.Second, Burst: time.Second}, Least: 900,
+		Rate:  150,
+		Doors: s.Instances, ByHTTP: true}
+	l.Begin(t)
+	leader, term := s.Leader(0, a, b)
+	standby := s.Others(leader)[0]
 
-	moment(t, h, "a burst", inBurst)
+	site.Moment(t, h, "a burst", inBurst)
 	standby.Kill() // no window: it delivers nothing
-	moment(t, h, "a burst", inBurst)
+	site.Moment(t, h, "a burst", inBurst)
 	standby.Restart()
-	s.ready(standby)
+	s.Ready(standby)
 
-	moment(t, h, "a burst", inBurst)
-	closed := h.open("kill -9 of the leader", time.Now())
+	site.Moment(t, h, "a burst", inBurst)
+	closed := h.Open("kill -9 of the leader", time.Now())
 	leader.Kill()
-	s.leader(term, standby)
-	moment(t, h, "a delivery by the next leader", anything)
+	s.Leader(term, standby)
+	site.Moment(t, h, "a delivery by the next leader", site.Anything)
 	leader.Restart()
-	s.ready(leader)
-	s.settled(term, closed)
+	s.Ready(leader)
+	settled(s, term, closed)
 
-	l.finish(t)
-	l.judge(t)
-	s.onceStored()
-	s.journaled(h)
-	s.oneLeader()
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.Journaled(h)
+	s.OneLeader()
 }
 
 // Instances die at the two worst moments of a commit, leading and not.
@@ -109,32 +105,31 @@ func TestTheJournalMissesNothingOfABatchThatIsBrokenOff(t *testing.T) {
 		{"after-commit-before-delete", "after-redis-before-sql"},
 	} {
 		t.Run("leader "+points[0], func(t *testing.T) {
-			s := newSite(t, siteOptions{})
-			s.journal("sync", lab.SharedMariaDB(t))
-			s.failpoints()
-			a := s.start("a", "FAILPOINT="+points[0]+":150")
-			b := s.start("b", "FAILPOINT="+points[1]+":60")
-			c := s.start("c")
-			leader, term := s.leader(0, a, b, c)
+			s := site.New(t, site.Options{})
+			s.Journal("sync", lab.SharedMariaDB(t))
+			a := s.Start("a", "FAILPOINT="+points[0]+":150")
+			b := s.Start("b", "FAILPOINT="+points[1]+":60")
+			c := s.Start("c")
+			leader, term := s.Leader(0, a, b, c)
 			if leader != a {
-				t.Fatalf("%s leads", leader.name)
+				t.Fatalf("%s leads", leader.Name)
 			}
-			h := newHistory(s.ns)
-			s.consume(h)
-			s.explain(h)
+			h := site.NewHistory(s.Ns)
+			s.Consume(h)
+			s.Explain(h)
 			// by tag, NATS sends again after half a minute what died with an instance
-			l := &load{s: s, h: h, make: maker{seed: 25, spread: 2 * time.Second, burst: time.Second}, least: 500,
-				rate: 120, doors: s.instances, byHTTP: true}
-			l.begin(t)
-			closed := h.open("the leader dies", time.Now())
-			s.dies(b)
-			s.dies(a)
-			s.leader(term, c)
-			s.settled(term, closed)
-			l.finish(t)
-			l.judge(t)
-			s.onceStored()
-			s.journaled(h)
+			l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 25, Spread: 2 * time.Second, Burst: time.Second}, Least: 500,
+				Rate: 120, Doors: s.Instances, ByHTTP: true}
+			l.Begin(t)
+			closed := h.Open("the leader dies", time.Now())
+			dies(s, b)
+			dies(s, a)
+			s.Leader(term, c)
+			settled(s, term, closed)
+			l.Finish(t)
+			l.Judge(t)
+			s.OnceStored()
+			s.Journaled(h)
 		})
 	}
 }
@@ -144,60 +139,59 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 	t.Parallel()
 	for _, mode := range []string{"sync", "async"} {
 		t.Run(mode, func(t *testing.T) {
-			s := newSite(t, siteOptions{})
-			s.journal(mode, lab.SharedMariaDB(t))
-			s.failpoints()
-			a := s.start("a", "FAILPOINT=mid-restore")
+			s := site.New(t, site.Options{})
+			s.Journal(mode, lab.SharedMariaDB(t))
+			a := s.Start("a", "FAILPOINT=mid-restore")
 			// In async the buckets are certified as filling before, once each.
-			b := s.start("b", "FAILPOINT=before-certify:"+map[string]string{"sync": "3", "async": "7"}[mode])
-			c := s.start("c")
+			b := s.Start("b", "FAILPOINT=before-certify:"+map[string]string{"sync": "3", "async": "7"}[mode])
+			c := s.Start("c")
 			c.Stop()
-			h := newHistory(s.ns)
-			s.consume(h)
-			s.explain(h)
-			l := &load{s: s, h: h, make: maker{seed: 26, spread: 8 * time.Second}, least: 700, rate: 150,
-				doors: s.instances, byHTTP: true}
-			l.begin(t)
+			h := site.NewHistory(s.Ns)
+			s.Consume(h)
+			s.Explain(h)
+			l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 26, Spread: 8 * time.Second}, Least: 700, Rate: 150,
+				Doors: s.Instances, ByHTTP: true}
+			l.Begin(t)
 			if mode == "async" { // what is answered is in the journal only a little later
-				l.wait()
-				s.emptied()
+				l.Wait()
+				s.Emptied()
 			} else {
-				moment(t, h, "a delivery", anything)
+				site.Moment(t, h, "a delivery", site.Anything)
 			}
-			before := s.certified()
-			closed := h.loses("FLUSHALL")
-			if err := s.client().FlushAll(t.Context()).Err(); err != nil {
+			before := certified(s)
+			closed := loses(h, "FLUSHALL")
+			if err := s.Client().FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
-			s.dies(a)
-			s.dies(b)
+			dies(s, a)
+			dies(s, b)
 			if mode == "sync" { // a bucket may be used, another may not
-				s.halfCertified()
+				halfCertified(s)
 			}
 			c.Restart()
-			s.ready(c)
-			s.leader(2, c)
-			s.whole(before, c)
-			s.settled(0, closed)
+			s.Ready(c)
+			s.Leader(2, c)
+			whole(s, before, c)
+			settled(s, 0, closed)
 			if mode == "async" {
-				l.over = make(chan struct{}) // it has ended
+				l.Over = make(chan struct{}) // it has ended
 			}
-			l.finish(t)
-			l.judge(t)
-			s.onceStored()
-			s.journaled(h)
+			l.Finish(t)
+			l.Judge(t)
+			s.OnceStored()
+			s.Journaled(h)
 		})
 	}
 }
 
 // halfCertified waits until some buckets are certified and some are not.
-func (s *site) halfCertified() {
-	s.t.Helper()
-	rdb := s.client()
-	lab.Eventually(s.t, patience, func() error {
+func halfCertified(s *site.Site) {
+	s.T.Helper()
+	rdb := s.Client()
+	lab.Eventually(s.T, site.Patience, func() error {
 		n := 0
 		for bucket := range 4 {
-			gen, err := rdb.Get(s.t.Context(), fmt.Sprintf("{%s:%d}:gen", s.ns, bucket)).Result()
+			gen, err := rdb.Get(s.T.Context(), fmt.Sprintf("{%s:%d}:gen", s.Ns, bucket)).Result()
 			if err == nil && strings.HasSuffix(gen, "whole") {
 				n++
 			}

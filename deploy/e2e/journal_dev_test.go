@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -18,27 +19,27 @@ import (
 // same.
 func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	t.Parallel()
-	d := startDev(t, "kept", "--data", t.TempDir())
-	d.ready(t)
-	nc, err := nats.Connect("nats://"+d.nats, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
+	d := site.StartDev(t, "kept", "--data", t.TempDir())
+	d.Ready(t)
+	nc, err := nats.Connect("nats://"+d.Nats, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js := openJetStream(t, nc)
+	js := site.OpenJetStream(t, nc)
 	if _, err := js.CreateStream(
 		t.Context(), jetstream.StreamConfig{Name: "KEEP", Subjects: []string{"keep.>"}}); err != nil {
 		t.Fatal(err)
 	}
 
-	if a, err := d.sure(t.Context(), http.MethodPost, "/v1/topics/keep.held/pause", nil, slow...); err != nil ||
-		a.status != http.StatusOK {
-		t.Fatalf("pause: %d %s %v", a.status, a.raw, err)
+	if a, err := d.Sure(t.Context(), http.MethodPost, "/v1/topics/keep.held/pause", nil, site.Slow...); err != nil ||
+		a.Status != http.StatusOK {
+		t.Fatalf("pause: %d %s %v", a.Status, a.Raw, err)
 	}
-	if a, err := d.sure(t.Context(), http.MethodPost, "/v1/messages",
-		map[string]any{"topic": "keep.held", "delay": "1s", "body": "held"}, slow...); err != nil ||
-		a.status != http.StatusCreated {
-		t.Fatalf("push: %d %s %v", a.status, a.raw, err)
+	if a, err := d.Sure(t.Context(), http.MethodPost, "/v1/messages",
+		map[string]any{"topic": "keep.held", "delay": "1s", "body": "held"}, site.Slow...); err != nil ||
+		a.Status != http.StatusCreated {
+		t.Fatalf("push: %d %s %v", a.Status, a.Raw, err)
 	}
 	// Due from now on until some seconds after it is back.
 	type waiting struct {
@@ -49,21 +50,21 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	pushed := map[int]*waiting{}
 	for i := range 50 {
 		due := time.Now().Add(3*time.Second + time.Duration(i)*160*time.Millisecond).Truncate(time.Millisecond)
-		a, err := d.sure(t.Context(), http.MethodPost, "/v1/messages",
+		a, err := d.Sure(t.Context(), http.MethodPost, "/v1/messages",
 			map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": due.UnixMilli(),
 				"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i),
-				"headers": map[string]string{seqHeader: strconv.Itoa(i)}}, slow...)
-		if err != nil || a.status != http.StatusCreated || !strings.Contains(a.raw, `"durable":"journal"`) {
-			t.Fatalf("push: %d %s %v", a.status, a.raw, err)
+				"headers": map[string]string{site.SeqHeader: strconv.Itoa(i)}}, site.Slow...)
+		if err != nil || a.Status != http.StatusCreated || !strings.Contains(a.Raw, `"durable":"journal"`) {
+			t.Fatalf("push: %d %s %v", a.Status, a.Raw, err)
 		}
 		pushed[i] = &waiting{uid: a.UID, due: due}
 	}
 	for i := 9; i < 50; i += 10 {
-		a, err := d.sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, slow...)
+		a, err := d.Sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, site.Slow...)
 		if err != nil || a.State != "canceled" {
-			t.Fatalf("cancel: %d %s %v", a.status, a.raw, err)
+			t.Fatalf("cancel: %d %s %v", a.Status, a.Raw, err)
 		}
-		pushed[i].word = okCancel
+		pushed[i].word = site.OkCancel
 	}
 	stream, err := js.Stream(t.Context(), "KEEP")
 	if err != nil {
@@ -76,7 +77,7 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		}
 		return info.State.Msgs
 	}
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		if n := stored(); n < 5 {
 			return fmt.Errorf("%d messages are delivered", n)
 		}
@@ -84,31 +85,31 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	})
 	d.Kill()
 	killed := time.Now()
-	pause(t.Context(), 2*time.Second) // some fall due
+	site.Pause(t.Context(), 2*time.Second) // some fall due
 	d.Restart()
-	d.ready(t)
+	d.Ready(t)
 	back := time.Now()
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		if n := stored(); n < 45 {
 			return fmt.Errorf("%d of 45 messages are delivered", n)
 		}
 		return nil
 	})
 	for i := 9; i < 50; i += 10 { // and it still knows what was canceled
-		if a, err := d.sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, slow...); err != nil ||
+		if a, err := d.Sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, site.Slow...); err != nil ||
 			a.State != "canceled" {
-			t.Errorf("cancel again: %d %s %v", a.status, a.raw, err)
+			t.Errorf("cancel again: %d %s %v", a.Status, a.Raw, err)
 		}
 	}
 
 	if n := stored(); n != 45 { // what was paused is held back still
 		t.Errorf("%d messages are delivered, want 45", n)
 	}
-	if a, err := d.sure(t.Context(), http.MethodPost, "/v1/topics/keep.held/resume", nil, slow...); err != nil ||
-		a.status != http.StatusOK {
-		t.Fatalf("resume: %d %s %v", a.status, a.raw, err)
+	if a, err := d.Sure(t.Context(), http.MethodPost, "/v1/topics/keep.held/resume", nil, site.Slow...); err != nil ||
+		a.Status != http.StatusOK {
+		t.Fatalf("resume: %d %s %v", a.Status, a.Raw, err)
 	}
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		if n := stored(); n != 46 {
 			return fmt.Errorf("%d messages are delivered, want 46", n)
 		}
@@ -120,7 +121,7 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	batch, err := auditor.Fetch(int(stored())-1, jetstream.FetchMaxWait(patience))
+	batch, err := auditor.Fetch(int(stored())-1, jetstream.FetchMaxWait(site.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -131,7 +132,7 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		i, err := strconv.Atoi(m.Headers().Get(seqHeader))
+		i, err := strconv.Atoi(m.Headers().Get(site.SeqHeader))
 		w := pushed[i]
 		if err != nil || w == nil {
 			t.Errorf("nobody pushed %q %v", m.Data(), m.Headers())
@@ -153,7 +154,7 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		late = max(late, meta.Timestamp.Sub(latest))
 	}
 	for i, w := range pushed {
-		if w.word == "" && came[i] != 1 || w.word == okCancel && came[i] > 0 {
+		if w.word == "" && came[i] != 1 || w.word == site.OkCancel && came[i] > 0 {
 			t.Errorf("message %d came %d times; its cancel was answered %q", i, came[i], w.word)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -18,41 +19,41 @@ import (
 const unrecorded = 2 * time.Second
 
 // loses opens the window of a loss of Redis: what the journal had not yet recorded as delivered may be delivered again.
-func (h *history) loses(why string) (closed func()) {
+func loses(h *site.History, why string) (closed func()) {
 	now := time.Now()
-	return h.begin(window{why: why, from: now, since: now.Add(-unrecorded)})
+	return h.Begin(site.Window{Why: why, From: now, Since: now.Add(-unrecorded)})
 }
 
 // certified counts how often leaders have certified Redis.
-func (s *site) certified() int {
-	s.t.Helper()
+func certified(s *site.Site) int {
+	s.T.Helper()
 	n := 0
-	for _, i := range s.instances {
-		n += bytes.Count(i.history(), []byte(`"message":"the store is certified"`))
+	for _, i := range s.Instances {
+		n += bytes.Count(i.History(), []byte(`"message":"the store is certified"`))
 	}
 	return n
 }
 
 // whole waits until Redis has been certified more often than before, in every bucket, and every instance accepts. One
 // recovery may certify some buckets, and a second one the rest, because their scanners notice a loss one by one.
-func (s *site) whole(before int, doors ...*instance) {
-	s.t.Helper()
+func whole(s *site.Site, before int, doors ...*site.Instance) {
+	s.T.Helper()
 	begun := time.Now()
-	lab.Eventually(s.t, patience, func() error {
-		if n := s.certified(); n <= before {
+	lab.Eventually(s.T, site.Patience, func() error {
+		if n := certified(s); n <= before {
 			return fmt.Errorf("redis has been certified %d times", n)
 		}
 		return nil
 	})
-	rdb := s.client()
-	lab.Eventually(s.t, patience, func() error {
-		info, err := rdb.Info(s.t.Context(), "replication").Result()
+	rdb := s.Client()
+	lab.Eventually(s.T, site.Patience, func() error {
+		info, err := rdb.Info(s.T.Context(), "replication").Result()
 		if err != nil {
 			return err
 		}
 		_, history, _ := strings.Cut(info, "master_replid:")
 		for bucket := range 4 {
-			gen, err := rdb.Get(s.t.Context(), fmt.Sprintf("{%s:%d}:gen", s.ns, bucket)).Result()
+			gen, err := rdb.Get(s.T.Context(), fmt.Sprintf("{%s:%d}:gen", s.Ns, bucket)).Result()
 			if err != nil || !strings.HasSuffix(gen, " whole") || !strings.Contains(gen, history[:16]) {
 				return fmt.Errorf("bucket %d is certified as %q, the history is %.16s: %w", bucket, gen, history, err)
 			}
@@ -61,30 +62,30 @@ func (s *site) whole(before int, doors ...*instance) {
 	})
 	certified := time.Since(begun)
 	for _, i := range doors {
-		s.accepts(i)
+		accepts(s, i)
 	}
-	s.t.Logf("certified after %s, every instance accepted pushes after %s", certified.Round(time.Millisecond),
+	s.T.Logf("certified after %s, every instance accepted pushes after %s", certified.Round(time.Millisecond),
 		time.Since(begun).Round(time.Millisecond))
 }
 
 // accepts waits until an instance takes a push, and takes it back.
-func (s *site) accepts(i *instance) {
-	s.t.Helper()
-	var pushed answer
+func accepts(s *site.Site, i *site.Instance) {
+	s.T.Helper()
+	var pushed site.Answer
 	id := fmt.Sprintf("probe %d", time.Now().UnixNano())
-	lab.Eventually(s.t, patience, func() error {
-		a, err := i.call(s.t.Context(), http.MethodPost, "/v1/messages",
+	lab.Eventually(s.T, site.Patience, func() error {
+		a, err := i.Call(s.T.Context(), http.MethodPost, "/v1/messages",
 			map[string]any{"topic": "quiet.probe", "delay": "1h", "id": id})
-		if err == nil && a.status != http.StatusCreated && a.status != http.StatusOK {
-			err = fmt.Errorf("%s does not accept: %d %s", i.name, a.status, a.raw)
+		if err == nil && a.Status != http.StatusCreated && a.Status != http.StatusOK {
+			err = fmt.Errorf("%s does not accept: %d %s", i.Name, a.Status, a.Raw)
 		}
 		pushed = a
 		return err
 	})
-	lab.Eventually(s.t, patience, func() error {
-		a, err := i.call(s.t.Context(), http.MethodDelete, "/v1/messages/"+pushed.UID, nil)
+	lab.Eventually(s.T, site.Patience, func() error {
+		a, err := i.Call(s.T.Context(), http.MethodDelete, "/v1/messages/"+pushed.UID, nil)
 		if err == nil && a.State != "canceled" {
-			err = fmt.Errorf("%s does not cancel: %d %s", i.name, a.status, a.raw)
+			err = fmt.Errorf("%s does not cancel: %d %s", i.Name, a.Status, a.Raw)
 		}
 		return err
 	})
@@ -92,14 +93,15 @@ func (s *site) accepts(i *instance) {
 
 func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 	t.Parallel()
-	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 21, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120,
-		doors: s.instances}
-	l.begin(t)
-	rdb := s.client()
-	held := s.inbox("quiet.held")
+	s, a, b, h := site.Pair(t, "sync", lab.SharedMariaDB(t))
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 21, Spread: 4 * time.Second, Burst: time.Second}, Least: 1000,
+		Rate:  120,
+		Doors: s.Instances}
+	l.Begin(t)
+	rdb := s.Client()
+	held := s.Inbox("quiet.held")
 	aside := func(step string) {
-		lab.Eventually(t, patience, func() error {
+		lab.Eventually(t, site.Patience, func() error {
 			lanes, err := rdb.Keys(t.Context(), "*:parked:paused.quiet.held").Result()
 			if err == nil && len(lanes) != 1 {
 				err = fmt.Errorf("%s: the leader holds nothing aside: %d lanes", step, len(lanes))
@@ -109,90 +111,91 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 	}
 	var outages []time.Time
 	for n := range 2 {
-		s.says(a, 0, "", "topics", "pause", "quiet.held")
-		s.push(b, map[string]any{"topic": "quiet.held", "delay": "10ms", "body": "held"})
-		moment(t, h, "a burst", inBurst)
+		s.Says(a, 0, "", "topics", "pause", "quiet.held")
+		s.Push(b, map[string]any{"topic": "quiet.held", "delay": "10ms", "body": "held"})
+		site.Moment(t, h, "a burst", inBurst)
 		aside("before")
-		before := s.certified()
+		before := certified(s)
 		outages = append(outages, time.Now())
-		closed := h.loses("FLUSHALL")
+		closed := loses(h, "FLUSHALL")
 		if err := rdb.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
-		s.whole(before, a, b)
+		whole(s, before, a, b)
 		outages = append(outages, time.Now())
 		aside("after") // it was overdue when the leader began again
-		if came := len(held.snapshot()); came > n {
+		if came := len(held.Snapshot()); came > n {
 			t.Errorf("%d messages of a paused topic came after redis had lost the pause", came-n)
 		}
-		s.says(b, 0, "", "topics", "resume", "quiet.held")
-		held.bodies(t, n+1)
-		s.settled(0, closed)
+		s.Says(b, 0, "", "topics", "resume", "quiet.held")
+		held.Bodies(t, n+1)
+		settled(s, 0, closed)
 	}
-	l.finish(t)
-	l.judge(t)
-	h.prompt(t, outages...)
-	s.onceStored()
-	s.journaled(h)
-	s.oneLeader()
+	l.Finish(t)
+	l.Judge(t)
+	prompt(h, t, outages...)
+	s.OnceStored()
+	s.Journaled(h)
+	s.OneLeader()
 }
 
 func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
 	t.Parallel()
-	s, a, b, h := pair(t, "sync", lab.SharedMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 22, spread: 4 * time.Second, burst: time.Second}, least: 1000, rate: 120,
-		doors: s.instances}
-	l.begin(t)
-	moment(t, h, "a burst", inBurst)
-	before := s.certified()
+	s, a, b, h := site.Pair(t, "sync", lab.SharedMariaDB(t))
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 22, Spread: 4 * time.Second, Burst: time.Second}, Least: 1000,
+		Rate:  120,
+		Doors: s.Instances}
+	l.Begin(t)
+	site.Moment(t, h, "a burst", inBurst)
+	before := certified(s)
 	gone := time.Now()
-	closed := h.loses("redis comes back empty")
-	s.redis.Kill()
+	closed := loses(h, "redis comes back empty")
+	s.Redis.Kill()
 	for _, name := range []string{"appendonlydir", "appendonly.aof"} { // by version of redis
-		if err := os.RemoveAll(filepath.Join(s.redis.Dir(), name)); err != nil {
+		if err := os.RemoveAll(filepath.Join(s.Redis.Dir(), name)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, i := range s.instances {
-		s.missing(i, "redis")
-		s.refuses(i)
+	for _, i := range s.Instances {
+		s.Missing(i, "redis")
+		refuses(s, i)
 	}
-	s.redis.Restart()
-	if n := s.client().DBSize(t.Context()).Val(); n > 20 {
+	s.Redis.Restart()
+	if n := s.Client().DBSize(t.Context()).Val(); n > 20 {
 		t.Fatalf("redis came back with %d keys", n)
 	}
-	s.whole(before, a, b)
+	whole(s, before, a, b)
 	certified := time.Now()
-	s.settled(0, closed)
-	l.finish(t)
-	l.judge(t)
-	h.prompt(t, gone, certified)
-	s.onceStored()
-	s.journaled(h)
-	s.oneLeader()
+	settled(s, 0, closed)
+	l.Finish(t)
+	l.Judge(t)
+	prompt(h, t, gone, certified)
+	s.OnceStored()
+	s.Journaled(h)
+	s.OneLeader()
 }
 
 // prompt holds what instances had taken before Redis was whole again to the later of that moment and its due time:
 // nothing waits for an audit. The outages are times by pairs: from when until when.
-func (h *history) prompt(t *testing.T, outages ...time.Time) {
+func prompt(h *site.History, t *testing.T, outages ...time.Time) {
 	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	first := map[int]time.Time{}
-	for _, a := range h.arrivals {
-		if _, seen := first[a.seq]; !seen {
-			first[a.seq] = a.at
+	for _, a := range h.Arrivals {
+		if _, seen := first[a.Seq]; !seen {
+			first[a.Seq] = a.At
 		}
 	}
 	most, n, which := time.Duration(0), 0, 0
-	for seq, s := range h.sent {
+	for seq, s := range h.Sent {
 		at, came := first[seq]
-		if !came || !s.kept || s.uid == "" { // by tag, it may wait in the intake until an instance tries again
+		if !came || !s.Kept || s.Uid == "" { // by tag, it may wait in the intake until an instance tries again
 			continue
 		}
-		from := time.UnixMilli(s.due) // a delay counts from when it was taken, not from the first try
+		from := time.UnixMilli(s.Due) // a delay counts from when it was taken, not from the first try
 		for i := 0; i < len(outages); i += 2 {
-			if gone, whole := outages[i], outages[i+1]; s.keptAt.Before(whole) && from.Before(whole) && at.After(gone) {
+			if gone, whole := outages[i], outages[i+1]; s.KeptAt.Before(whole) && from.Before(whole) && at.After(gone) {
 				from, n = whole, n+1
 			}
 		}
@@ -201,9 +204,9 @@ func (h *history) prompt(t *testing.T, outages ...time.Time) {
 		}
 	}
 	if most > promptly {
-		s := h.sent[which]
-		t.Errorf("message %d came %s later than it could: taken as %s at %s, due %s, seen %s", which, most, s.uid,
-			stamp(s.keptAt), stamp(time.UnixMilli(s.due)), stamp(first[which]))
+		s := h.Sent[which]
+		t.Errorf("message %d came %s later than it could: taken as %s at %s, due %s, seen %s", which, most, s.Uid,
+			site.Stamp(s.KeptAt), site.Stamp(time.UnixMilli(s.Due)), site.Stamp(first[which]))
 	}
 	t.Logf("%d messages were overdue when redis was whole again; the latest came %s after it could", n, most)
 }

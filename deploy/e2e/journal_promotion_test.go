@@ -12,22 +12,23 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // A replica that has not seen the last writes is promoted under load. The instances are not informed: new
 // connections lead to it, and open ones to the old primary, which still answers.
 func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("sync", lab.SharedMariaDB(t))
-	old := s.redis
+	s := site.New(t, site.Options{})
+	s.Journal("sync", lab.SharedMariaDB(t))
+	old := s.Redis
 	front := lab.NewProxy(t, old.Addr)
-	s.redisAddr = front.Addr
-	replica := lab.NewRedis(t, "--requirepass", redisPassword, "--masterauth", redisPassword)
+	s.RedisAddr = front.Addr
+	replica := lab.NewRedis(t, "--requirepass", site.RedisPassword, "--masterauth", site.RedisPassword)
 	replication := lab.NewProxy(t, old.Addr)
-	toReplica := redis.NewClient(&redis.Options{Addr: replica.Addr, Password: redisPassword})
+	toReplica := redis.NewClient(&redis.Options{Addr: replica.Addr, Password: site.RedisPassword})
 	t.Cleanup(func() { _ = toReplica.Close() })
-	toOld := s.client()
+	toOld := s.Client()
 	host, port, err := net.SplitHostPort(replication.Addr)
 	if err == nil {
 		err = toReplica.ReplicaOf(t.Context(), host, port).Err()
@@ -36,33 +37,34 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	a, b, c := s.start("a"), s.start("b"), s.start("c")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 27, spread: 4 * time.Second, burst: time.Second}, least: 1200, rate: 120,
-		doors: s.instances}
-	l.begin(t)
-	moment(t, h, "a burst", inBurst)
-	leader, term := s.leader(0, a, b, c)
+	a, b, c := s.Start("a"), s.Start("b"), s.Start("c")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	s.Explain(h)
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 27, Spread: 4 * time.Second, Burst: time.Second}, Least: 1200,
+		Rate:  120,
+		Doors: s.Instances}
+	l.Begin(t)
+	site.Moment(t, h, "a burst", inBurst)
+	leader, term := s.Leader(0, a, b, c)
 
 	// From here on pushes and cancels do not reach the replica.
-	special := maker{seed: 28, spread: time.Second}
-	push := func(seq int, due time.Time) *message {
-		m := special.make(seq, time.Now())
-		m.at, m.notBefore, m.cancel = due.Truncate(time.Millisecond), due.Truncate(time.Millisecond), false
-		h.pushed(&m.sent)
-		l.http(t, m)
+	special := site.Maker{Seed: 28, Spread: time.Second}
+	push := func(seq int, due time.Time) *site.Message {
+		m := special.Make(seq, time.Now())
+		m.At, m.NotBefore, m.Cancel = due.Truncate(time.Millisecond), due.Truncate(time.Millisecond), false
+		h.Pushed(&m.Sent)
+		l.Http(t, m)
 		return m
 	}
 	// All at once: the last of them must be canceled before the first is due.
-	victims := make([]*message, 40)
+	victims := make([]*site.Message, 40)
 	var all sync.WaitGroup
 	for i := range victims {
 		all.Go(func() { victims[i] = push(100_000+2*i, time.Now().Add(15*time.Second)) })
 	}
 	all.Wait()
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		info, err := toReplica.InfoMap(t.Context(), "replication").Result()
 		if err == nil && info["Replication"]["master_link_status"] != "up" {
 			err = fmt.Errorf("the replica does not follow: %v", info["Replication"])
@@ -73,59 +75,59 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	begun := time.Now()
 	for i, m := range victims {
 		all.Go(func() {
-			word := l.cancelByHTTP(m, m.uid)
+			word := l.CancelByHTTP(m, m.Uid)
 			for word == "unavailable" || word == "outcome_unknown" { // the database is slow: it may be asked again
-				pause(t.Context(), 20*time.Millisecond)
-				word = l.cancelByHTTP(m, m.uid)
+				site.Pause(t.Context(), 20*time.Millisecond)
+				word = l.CancelByHTTP(m, m.Uid)
 			}
-			h.cancel(canceled{m.seq, time.Now(), word})
-			if word != okCancel {
+			h.Cancel(site.Canceled{Seq: m.Seq, At: time.Now(), Word: word})
+			if word != site.OkCancel {
 				t.Errorf("a cancel before the promotion: %s", word)
 			}
 			push(200_000+2*i, time.Now().Add(6*time.Second))
 		})
 	}
 	all.Wait()
-	pause(t.Context(), 300*time.Millisecond-time.Since(begun))
+	site.Pause(t.Context(), 300*time.Millisecond-time.Since(begun))
 
-	before := s.certified()
-	closed := h.begin(window{why: "the replica is promoted", from: time.Now(), since: begun.Add(-unrecorded)})
+	before := certified(s)
+	closed := h.Begin(site.Window{Why: "the replica is promoted", From: time.Now(), Since: begun.Add(-unrecorded)})
 	if err := toReplica.ReplicaOf(t.Context(), "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
 	replication.Cut()
 	front.Retarget(replica.Addr)
-	s.redis = replica
+	s.Redis = replica
 	// The leader and a standby are moved by half. The other standby notices nothing until it is refused a commit.
-	untouched := s.others(leader)[1]
-	killed := s.killHalf(toOld, "tarry-"+untouched.name)
-	if n := len(connections(t, toOld)["tarry-"+untouched.name]); n == 0 {
-		t.Error(untouched.name + " has no connection to the old primary")
+	untouched := s.Others(leader)[1]
+	killed := killHalf(s, toOld, "tarry-"+untouched.Name)
+	if n := len(connections(t, toOld)["tarry-"+untouched.Name]); n == 0 {
+		t.Error(untouched.Name + " has no connection to the old primary")
 	}
-	s.whole(before, a, b, c)
+	whole(s, before, a, b, c)
 	t.Logf("%d connections were moved; those left to the old primary: %v", killed, connections(t, toOld))
 	for range 3 {
-		moment(t, h, "a burst", inBurst)
+		site.Moment(t, h, "a burst", inBurst)
 	}
 	leader.Stop() // killed, its pushes of the intake would be delivered again half a minute later
-	s.leader(term, s.others(leader)...)
-	moment(t, h, "a delivery by the next leader", anything)
+	s.Leader(term, s.Others(leader)...)
+	site.Moment(t, h, "a delivery by the next leader", site.Anything)
 	leader.Restart()
-	s.ready(leader)
+	s.Ready(leader)
 	for range 2 {
-		moment(t, h, "a burst", inBurst)
+		site.Moment(t, h, "a burst", inBurst)
 	}
 	old.Kill()
-	for _, i := range s.instances {
-		s.ready(i)
-		s.accepts(i)
+	for _, i := range s.Instances {
+		s.Ready(i)
+		accepts(s, i)
 	}
-	s.settled(term, closed)
-	l.finish(t)
-	l.judge(t)
-	s.onceStored()
-	s.journaled(h)
-	s.oneLeader()
+	settled(s, term, closed)
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.Journaled(h)
+	s.OneLeader()
 }
 
 // connections are the ids of the instances' connections, by instance.
@@ -154,17 +156,17 @@ func connections(t *testing.T, rdb *redis.Client) map[string][]string {
 }
 
 // killHalf closes every second connection of each instance but one.
-func (s *site) killHalf(rdb *redis.Client, but string) (killed int) {
-	s.t.Helper()
-	for name, ids := range connections(s.t, rdb) {
+func killHalf(s *site.Site, rdb *redis.Client, but string) (killed int) {
+	s.T.Helper()
+	for name, ids := range connections(s.T, rdb) {
 		if name == but {
 			continue
 		}
 		slices.Sort(ids)
 		for i := 0; i < len(ids); i += 2 {
-			err := rdb.ClientKillByFilter(s.t.Context(), "ID", ids[i]).Err()
+			err := rdb.ClientKillByFilter(s.T.Context(), "ID", ids[i]).Err()
 			if err != nil && !errors.Is(err, redis.Nil) {
-				s.t.Fatal(err)
+				s.T.Fatal(err)
 			}
 			killed++
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -23,15 +24,15 @@ func outage() time.Duration {
 }
 
 // special pushes one message that is due at a time, outside the load's own numbers, until it is acknowledged.
-func (l *load) special(t *testing.T, seq int, due time.Time) *message {
+func special(l *site.Load, t *testing.T, seq int, due time.Time) *site.Message {
 	t.Helper()
-	k := maker{seed: l.make.seed + 1000, spread: time.Second, core: l.make.core}
-	m := k.make(specials+seq, time.Now())
-	m.at, m.notBefore, m.cancel = due.Truncate(time.Millisecond), due.Truncate(time.Millisecond), false
-	l.h.pushed(&m.sent)
-	l.http(t, m)
-	if !m.kept {
-		t.Errorf("message %d was not acknowledged", m.seq)
+	k := site.Maker{Seed: l.Make.Seed + 1000, Spread: time.Second, Core: l.Make.Core}
+	m := k.Make(specials+seq, time.Now())
+	m.At, m.NotBefore, m.Cancel = due.Truncate(time.Millisecond), due.Truncate(time.Millisecond), false
+	l.H.Pushed(&m.Sent)
+	l.Http(t, m)
+	if !m.Kept {
+		t.Errorf("message %d was not acknowledged", m.Seq)
 	}
 	return m
 }
@@ -41,7 +42,7 @@ const specials = 1_000_000
 
 // probe is one push of a series, and how it was answered.
 type probe struct {
-	m      *message
+	m      *site.Message
 	at     time.Time
 	took   time.Duration
 	status int
@@ -49,21 +50,21 @@ type probe struct {
 }
 
 // probes pushes a message through each instance several times a second for a while, each once, and returns the answers.
-func (l *load) probes(from int, d time.Duration) (found []probe) {
-	k := maker{seed: l.make.seed + 2000, spread: time.Second, core: l.make.core}
-	for begun := time.Now(); time.Since(begun) < d; pause(l.ctx, 250*time.Millisecond) {
-		for _, door := range l.doors {
-			m := k.make(specials+specials+from+len(found), time.Now())
-			m.id, m.cancel = fmt.Sprintf("probe %d", m.seq), false
-			l.h.pushed(&m.sent)
+func probes(l *site.Load, from int, d time.Duration) (found []probe) {
+	k := site.Maker{Seed: l.Make.Seed + 2000, Spread: time.Second, Core: l.Make.Core}
+	for begun := time.Now(); time.Since(begun) < d; site.Pause(l.Ctx, 250*time.Millisecond) {
+		for _, door := range l.Doors {
+			m := k.Make(specials+specials+from+len(found), time.Now())
+			m.Id, m.Cancel = fmt.Sprintf("probe %d", m.Seq), false
+			l.H.Pushed(&m.Sent)
 			p := probe{m: m, at: time.Now()}
-			a, err := door.call(l.ctx, http.MethodPost, "/v1/messages", m.json())
-			p.took, p.status, p.word = time.Since(p.at), a.status, a.Error
+			a, err := door.Call(l.Ctx, http.MethodPost, "/v1/messages", m.Json())
+			p.took, p.status, p.word = time.Since(p.at), a.Status, a.Error
 			if err != nil {
 				p.word = err.Error()
 			}
-			if a.status == http.StatusCreated {
-				l.h.acknowledged(&m.sent, a.UID, a.Due.UnixMilli(), m.last(time.Now()))
+			if a.Status == http.StatusCreated {
+				l.H.Acknowledged(&m.Sent, a.UID, a.Due.UnixMilli(), m.Last(time.Now()))
 			}
 			found = append(found, p)
 		}
@@ -72,10 +73,10 @@ func (l *load) probes(from int, d time.Duration) (found []probe) {
 }
 
 // again pushes what was not acknowledged once more, under the same id: a careful producer.
-func (l *load) again(t *testing.T, probes []probe) {
+func again(l *site.Load, t *testing.T, probes []probe) {
 	for _, p := range probes {
-		if !p.m.kept {
-			l.http(t, p.m)
+		if !p.m.Kept {
+			l.Http(t, p.m)
 		}
 	}
 }
@@ -92,7 +93,7 @@ func refusedFast(t *testing.T, what string, probes []probe) {
 		late := p.at.Sub(probes[0].at) > 4*time.Second
 		known := p.status == http.StatusServiceUnavailable && p.word == "unavailable" ||
 			p.status == http.StatusGatewayTimeout && p.word == "outcome_unknown" ||
-			p.status == 0 && p.took >= web.Timeout // the client waited no longer
+			p.status == 0 && p.took >= site.Web.Timeout // the client waited no longer
 		if !known {
 			t.Errorf("%s: a push was answered %d %s", what, p.status, p.word)
 		}
@@ -106,24 +107,24 @@ func refusedFast(t *testing.T, what string, probes []probe) {
 }
 
 // onTime holds messages to their due times.
-func onTime(t *testing.T, h *history, what string, messages []*message, limit time.Duration) {
+func onTime(t *testing.T, h *site.History, what string, messages []*site.Message, limit time.Duration) {
 	t.Helper()
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
 	first := map[int]time.Time{}
-	for _, a := range h.arrivals {
-		if _, seen := first[a.seq]; !seen {
-			first[a.seq] = a.at
+	for _, a := range h.Arrivals {
+		if _, seen := first[a.Seq]; !seen {
+			first[a.Seq] = a.At
 		}
 	}
 	var most time.Duration
 	for _, m := range messages {
-		at, came := first[m.seq]
+		at, came := first[m.Seq]
 		if !came {
-			t.Errorf("%s: message %d, due %s, has not come", what, m.seq, stamp(m.notBefore))
+			t.Errorf("%s: message %d, due %s, has not come", what, m.Seq, site.Stamp(m.NotBefore))
 			continue
 		}
-		most = max(most, at.Sub(m.notBefore))
+		most = max(most, at.Sub(m.NotBefore))
 	}
 	if most > limit {
 		t.Errorf("%s: a message came %s late", what, most)
@@ -132,86 +133,88 @@ func onTime(t *testing.T, h *history, what string, messages []*message, limit ti
 }
 
 func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
-	s, a, b, h := pair(t, "sync", lab.NewMariaDB(t))
-	l := &load{s: s, h: h, make: maker{seed: 31, spread: 2 * time.Second, burst: time.Second}, least: 300, rate: 40,
-		doors: s.instances}
-	l.begin(t)
-	moment(t, h, "a burst", inBurst)
+	s, a, b, h := site.Pair(t, "sync", lab.NewMariaDB(t))
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 31, Spread: 2 * time.Second, Burst: time.Second}, Least: 300,
+		Rate:  40,
+		Doors: s.Instances}
+	l.Begin(t)
+	site.Moment(t, h, "a burst", inBurst)
 	away := func(from int, what string, d time.Duration, gone, back func()) {
 		t.Helper()
-		var due []*message
+		var due []*site.Message
 		for i := range 40 {
-			due = append(due, l.special(t, from+i, time.Now().Add(2*time.Second+time.Duration(i)*(d-2*time.Second)/40)))
+			due = append(due, special(l, t, from+i, time.Now().Add(2*time.Second+time.Duration(i)*(d-2*time.Second)/40)))
 		}
 		gone()
-		probes := l.probes(from, d)
+		probes := probes(l, from, d)
 		refusedFast(t, what, probes)
 		onTime(t, h, what,
-			slices.DeleteFunc(due, func(m *message) bool { return time.Since(m.notBefore) < time.Second }), time.Second)
+			slices.DeleteFunc(due, func(m *site.Message) bool { return time.Since(m.NotBefore) < time.Second }), time.Second)
 		back()
 		begun := time.Now()
-		s.accepts(a)
-		s.accepts(b)
+		accepts(s, a)
+		accepts(s, b)
 		t.Logf("%s: every instance accepted pushes %s after it was back", what,
 			time.Since(begun).Round(time.Millisecond))
-		l.again(t, probes)
-		moment(t, h, "a burst", inBurst)
+		again(l, t, probes)
+		site.Moment(t, h, "a burst", inBurst)
 	}
-	away(0, "the database stands still", outage(), s.db.Pause, s.db.Resume)
-	away(1000, "the database is dead", 6*time.Second, s.db.Kill, s.db.Restart)
-	l.finish(t)
-	l.judge(t)
-	s.onceStored()
-	s.journaled(h)
-	s.oneLeader()
+	away(0, "the database stands still", outage(), s.Db.Pause, s.Db.Resume)
+	away(1000, "the database is dead", 6*time.Second, s.Db.Kill, s.Db.Restart)
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.Journaled(h)
+	s.OneLeader()
 }
 
 func TestInAsyncADatabaseThatIsAwayHoldsUpNothing(t *testing.T) {
-	s := newSite(t, siteOptions{})
-	s.journal("async", lab.NewMariaDB(t))
-	s.start("a")
-	s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 32, spread: 2 * time.Second, burst: time.Second}, least: 300, rate: 60,
-		doors: s.instances}
-	l.begin(t)
+	s := site.New(t, site.Options{})
+	s.Journal("async", lab.NewMariaDB(t))
+	s.Start("a")
+	s.Start("b")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	s.Explain(h)
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 32, Spread: 2 * time.Second, Burst: time.Second}, Least: 300,
+		Rate:  60,
+		Doors: s.Instances}
+	l.Begin(t)
 	for i, c := range []struct {
 		what       string
 		gone, back func()
-	}{{"the database stands still", s.db.Pause, s.db.Resume}, {"the database is dead", s.db.Kill, s.db.Restart}} {
-		moment(t, h, "a burst", inBurst)
+	}{{"the database stands still", s.Db.Pause, s.Db.Resume}, {"the database is dead", s.Db.Kill, s.Db.Restart}} {
+		site.Moment(t, h, "a burst", inBurst)
 		c.gone()
-		probes := l.probes(1000*i, outage()/2)
-		var pushed []*message
+		probes := probes(l, 1000*i, outage()/2)
+		var pushed []*site.Message
 		for _, p := range probes {
 			if p.status != http.StatusCreated || p.took > time.Second {
 				t.Errorf("%s: a push was answered %d %s after %s", c.what, p.status, p.word, p.took)
 			}
-			if time.Since(p.m.last(p.at)) > time.Second {
+			if time.Since(p.m.Last(p.at)) > time.Second {
 				pushed = append(pushed, p.m)
 			}
 		}
 		onTime(t, h, c.what, pushed, time.Second)
 		c.back()
 		begun := time.Now()
-		s.emptiedTo(50)
+		emptiedTo(s, 50)
 		t.Logf("%s: the outbox has drained %s after it was back", c.what, time.Since(begun).Round(time.Millisecond))
 	}
-	l.finish(t)
-	l.judge(t)
-	s.onceStored()
-	s.journaled(h)
-	s.oneLeader()
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.Journaled(h)
+	s.OneLeader()
 }
 
 // emptiedTo waits until no more changes than that are in the outbox, while the load continues.
-func (s *site) emptiedTo(limit int64) {
-	s.t.Helper()
-	rdb := s.client()
-	lab.Eventually(s.t, patience, func() error {
-		changes, _, err := s.lag(rdb)
+func emptiedTo(s *site.Site, limit int64) {
+	s.T.Helper()
+	rdb := s.Client()
+	lab.Eventually(s.T, site.Patience, func() error {
+		changes, _, err := s.Lag(rdb)
 		if err == nil && changes > limit {
 			err = fmt.Errorf("%d changes stand in the outbox", changes)
 		}
@@ -225,7 +228,7 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Fatal("a file system of its own needs root, as in CI")
 	}
-	s := newSite(t, siteOptions{})
+	s := site.New(t, site.Options{})
 	disk := t.TempDir()
 	mount(t, "-t", "tmpfs", "-o", "size=100m", "tmpfs", disk)
 	t.Cleanup(func() { // after the server has stopped
@@ -233,18 +236,19 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 			t.Errorf("umount: %v: %s", err, out)
 		}
 	})
-	s.journal("sync", lab.NewMariaDBIn(t, disk+"/data"))
-	a, b := s.start("a"), s.start("b")
-	h := newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
-	l := &load{s: s, h: h, make: maker{seed: 33, spread: 2 * time.Second, burst: time.Second}, least: 200, rate: 30,
-		doors: s.instances}
-	l.begin(t)
-	moment(t, h, "a burst", inBurst)
-	var due []*message
+	s.Journal("sync", lab.NewMariaDBIn(t, disk+"/data"))
+	a, b := s.Start("a"), s.Start("b")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	s.Explain(h)
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 33, Spread: 2 * time.Second, Burst: time.Second}, Least: 200,
+		Rate:  30,
+		Doors: s.Instances}
+	l.Begin(t)
+	site.Moment(t, h, "a burst", inBurst)
+	var due []*site.Message
 	for i := range 40 {
-		due = append(due, l.special(t, i, time.Now().Add(8*time.Second+time.Duration(i)*100*time.Millisecond)))
+		due = append(due, special(l, t, i, time.Now().Add(8*time.Second+time.Duration(i)*100*time.Millisecond)))
 	}
 	// Something else takes all the room, and large messages what the database has put by.
 	fill, err := os.Create(disk + "/other")
@@ -257,17 +261,17 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	}
 	large := strings.Repeat("large ", 40_000)
 	refused := ""
-	lab.Eventually(t, patience, func() error {
-		answer, err := a.call(t.Context(), http.MethodPost, "/v1/messages",
+	lab.Eventually(t, site.Patience, func() error {
+		answer, err := a.Call(t.Context(), http.MethodPost, "/v1/messages",
 			map[string]any{"topic": "quiet.large", "delay": "1h", "body": large})
-		if err != nil || answer.status != http.StatusCreated {
-			refused = fmt.Sprint(answer.status, " ", answer.Error, " ", err)
+		if err != nil || answer.Status != http.StatusCreated {
+			refused = fmt.Sprint(answer.Status, " ", answer.Error, " ", err)
 			return nil
 		}
 		return errors.New("the database still has room")
 	})
-	t.Logf("full: %s; the server runs: %v", refused, s.db.Running())
-	probes := l.probes(0, max(time.Until(due[39].notBefore.Add(time.Second)), 6*time.Second))
+	t.Logf("full: %s; the server runs: %v", refused, s.Db.Running())
+	probes := probes(l, 0, max(time.Until(due[39].NotBefore.Add(time.Second)), 6*time.Second))
 	refusedFast(t, "the disk is full", probes)
 	onTime(t, h, "the disk is full", due, time.Second)
 
@@ -281,28 +285,28 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	go func() { // a server that has crashed is started again, as systemd does
 		defer close(revived)
 		select {
-		case <-s.db.Exited():
+		case <-s.Db.Exited():
 		case <-time.After(2 * time.Second):
 		}
 	}()
 	<-revived
-	if !s.db.Running() {
+	if !s.Db.Running() {
 		t.Log("the server had crashed")
-		s.db.Restart()
+		s.Db.Restart()
 	}
-	s.accepts(a)
-	s.accepts(b)
+	accepts(s, a)
+	accepts(s, b)
 	t.Logf("every instance accepted pushes %s after there was room", time.Since(begun).Round(time.Millisecond))
-	l.again(t, probes)
-	for _, left := range s.query("SELECT uid FROM messages WHERE topic = 'quiet.large' AND state = 1", 1) {
-		if answer := s.must(a, http.MethodDelete, "/v1/messages/"+left[0], nil); answer.State != "canceled" {
-			t.Errorf("cancel %s: %d %s", left[0], answer.status, answer.raw)
+	again(l, t, probes)
+	for _, left := range s.Query("SELECT uid FROM messages WHERE topic = 'quiet.large' AND state = 1", 1) {
+		if answer := s.Must(a, http.MethodDelete, "/v1/messages/"+left[0], nil); answer.State != "canceled" {
+			t.Errorf("cancel %s: %d %s", left[0], answer.Status, answer.Raw)
 		}
 	}
-	l.finish(t)
-	l.judge(t)
-	s.onceStored()
-	s.journaled(h)
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.Journaled(h)
 }
 
 func mount(t *testing.T, args ...string) {
@@ -315,33 +319,34 @@ func mount(t *testing.T, args ...string) {
 // An outbox that may hold little: when it is full pushes are refused, and due messages are still delivered.
 func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	t.Parallel()
-	s, a, b, h := pair(t, "async", lab.NewMariaDB(t), "TARRY_JOURNAL_OUTBOX=1MiB")
-	l := &load{s: s, h: h, make: maker{seed: 34, spread: 2 * time.Second, burst: time.Second}, least: 100, rate: 20,
-		doors: s.instances}
-	l.begin(t)
-	moment(t, h, "a burst", inBurst)
-	var due []*message
+	s, a, b, h := site.Pair(t, "async", lab.NewMariaDB(t), "TARRY_JOURNAL_OUTBOX=1MiB")
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 34, Spread: 2 * time.Second, Burst: time.Second}, Least: 100,
+		Rate:  20,
+		Doors: s.Instances}
+	l.Begin(t)
+	site.Moment(t, h, "a burst", inBurst)
+	var due []*site.Message
 	for i := range 60 {
-		due = append(due, l.special(t, i, time.Now().Add(3*time.Second+time.Duration(i)*50*time.Millisecond)))
+		due = append(due, special(l, t, i, time.Now().Add(3*time.Second+time.Duration(i)*50*time.Millisecond)))
 	}
-	s.db.Pause()
+	s.Db.Pause()
 	// Bulk through b, until every bucket refuses.
 	body := strings.Repeat("bulk ", 2000)
 	var bulk []string
 	inARow := 0
-	lab.Eventually(t, patience, func() error {
-		answer := s.must(b, http.MethodPost, "/v1/messages",
+	lab.Eventually(t, site.Patience, func() error {
+		answer := s.Must(b, http.MethodPost, "/v1/messages",
 			map[string]any{"topic": "quiet.bulk", "delay": "1h", "body": body})
 		switch {
-		case answer.status == http.StatusCreated:
+		case answer.Status == http.StatusCreated:
 			bulk, inARow = append(bulk, answer.UID), 0
-			if !strings.Contains(answer.raw, `"durable":"redis"`) {
-				t.Errorf("a push in async mode: %s", answer.raw)
+			if !strings.Contains(answer.Raw, `"durable":"redis"`) {
+				t.Errorf("a push in async mode: %s", answer.Raw)
 			}
-		case answer.status == http.StatusServiceUnavailable && answer.Error == "journal_behind":
+		case answer.Status == http.StatusServiceUnavailable && answer.Error == "journal_behind":
 			inARow++
 		default:
-			t.Errorf("a push into a full outbox: %d %s", answer.status, answer.raw)
+			t.Errorf("a push into a full outbox: %d %s", answer.Status, answer.Raw)
 		}
 		if inARow < 20 {
 			return fmt.Errorf("%d pushes taken, the last %d refused", len(bulk), inARow)
@@ -351,27 +356,27 @@ func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	if held := len(bulk) * len(body); held < 700<<10 || held > 1300<<10 {
 		t.Errorf("the outbox took %d bytes of bodies, its limit is 1 MiB", held)
 	}
-	if wait := time.Until(due[59].notBefore.Add(time.Second)); wait > 0 {
-		pause(t.Context(), wait)
+	if wait := time.Until(due[59].NotBefore.Add(time.Second)); wait > 0 {
+		site.Pause(t.Context(), wait)
 	}
 	onTime(t, h, "the outbox is full", due, time.Second)
 	// A cancel is no new message.
-	if answer := s.must(a, http.MethodDelete, "/v1/messages/"+bulk[0], nil); answer.State != "canceled" {
-		t.Errorf("cancel with a full outbox: %d %s", answer.status, answer.raw)
+	if answer := s.Must(a, http.MethodDelete, "/v1/messages/"+bulk[0], nil); answer.State != "canceled" {
+		t.Errorf("cancel with a full outbox: %d %s", answer.Status, answer.Raw)
 	}
-	s.db.Resume()
+	s.Db.Resume()
 	begun := time.Now()
-	s.accepts(a)
-	s.accepts(b)
+	accepts(s, a)
+	accepts(s, b)
 	t.Logf("%d messages filled the outbox; every instance accepted pushes %s after the database was back", len(bulk),
 		time.Since(begun).Round(time.Millisecond))
 	for _, uid := range bulk[1:] {
-		if answer := s.must(a, http.MethodDelete, "/v1/messages/"+uid, nil); answer.State != "canceled" {
-			t.Errorf("cancel: %d %s", answer.status, answer.raw)
+		if answer := s.Must(a, http.MethodDelete, "/v1/messages/"+uid, nil); answer.State != "canceled" {
+			t.Errorf("cancel: %d %s", answer.Status, answer.Raw)
 		}
 	}
-	l.finish(t)
-	l.judge(t)
-	s.onceStored()
-	s.journaled(h)
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.Journaled(h)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -24,21 +25,21 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	const many, named, canceled, stranded = 10_000, 2000, 20, 10
 	data := t.TempDir()
 	d := serveLocal(t, "one", data)
-	d.ready(t)
-	post := func(on *instance, path string, body any, want int) answer {
+	d.Ready(t)
+	post := func(on *site.Instance, path string, body any, want int) site.Answer {
 		t.Helper()
 		// A push without an id cannot be asked again when its answer is lost, so each is waited for.
-		ctx, stop := context.WithTimeout(t.Context(), patience)
+		ctx, stop := context.WithTimeout(t.Context(), site.Patience)
 		defer stop()
-		a, err := on.sure(ctx, http.MethodPost, path, body, slow...)
-		if err != nil || a.status != want {
-			t.Fatalf("%s: %d %.300s %v", path, a.status, a.raw, err)
+		a, err := on.Sure(ctx, http.MethodPost, path, body, site.Slow...)
+		if err != nil || a.Status != want {
+			t.Fatalf("%s: %d %.300s %v", path, a.Status, a.Raw, err)
 		}
 		return a
 	}
 	message := func(i int) map[string]any {
 		m := map[string]any{"topic": "move.many", "delay": "2h", "body": fmt.Sprintf("body %d", i),
-			"headers": map[string]string{seqHeader: strconv.Itoa(i)}}
+			"headers": map[string]string{site.SeqHeader: strconv.Itoa(i)}}
 		if i < named {
 			m["id"] = fmt.Sprintf("named %d", i)
 		}
@@ -49,8 +50,8 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		for i := from; i < from+500; i++ {
 			batch = append(batch, message(i))
 		}
-		lab.Eventually(t, patience, func() error { // a commit may take longer than a call here
-			a := post(d.instance, "/v1/messages/batch", map[string]any{"messages": batch}, http.StatusOK)
+		lab.Eventually(t, site.Patience, func() error { // a commit may take longer than a call here
+			a := post(d.Instance, "/v1/messages/batch", map[string]any{"messages": batch}, http.StatusOK)
 			var again []map[string]any
 			for i, r := range a.Results {
 				if r.Error != "" {
@@ -61,23 +62,23 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 				}
 			}
 			if batch = again; len(batch) > 0 {
-				return fmt.Errorf("%d pushes are open: %s", len(batch), a.raw[:min(len(a.raw), 300)])
+				return fmt.Errorf("%d pushes are open: %s", len(batch), a.Raw[:min(len(a.Raw), 300)])
 			}
 			return nil
 		})
 	}
 	for i := range canceled {
-		a, err := d.sure(t.Context(), http.MethodDelete, fmt.Sprintf("/v1/messages/named%%20%d", i), nil, slow...)
+		a, err := d.Sure(t.Context(), http.MethodDelete, fmt.Sprintf("/v1/messages/named%%20%d", i), nil, site.Slow...)
 		if err != nil || a.State != "canceled" {
-			t.Fatalf("cancel: %d %s %v", a.status, a.raw, err)
+			t.Fatalf("cancel: %d %s %v", a.Status, a.Raw, err)
 		}
 	}
 	dead := map[string]any{"topic": "move.dead", "id": "corpse", "body": "x", "attempt": 3, "retry": "1s",
 		"reason": "it failed"}
-	post(d.instance, "/v1/messages", dead, http.StatusCreated)
-	post(d.instance, "/v1/topics/move.held/pause", nil, http.StatusOK)
-	post(d.instance, "/v1/messages", map[string]any{"topic": "move.held", "delay": "1s", "body": "held",
-		"headers": map[string]string{seqHeader: "held"}}, http.StatusCreated)
+	post(d.Instance, "/v1/messages", dead, http.StatusCreated)
+	post(d.Instance, "/v1/topics/move.held/pause", nil, http.StatusOK)
+	post(d.Instance, "/v1/messages", map[string]any{"topic": "move.held", "delay": "1s", "body": "held",
+		"headers": map[string]string{site.SeqHeader: "held"}}, http.StatusCreated)
 	d.Stop()
 
 	// Pushes that nobody accepted, and a reject.
@@ -88,16 +89,16 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer nc.Close()
-	js := openJetStream(t, nc)
+	js := site.OpenJetStream(t, nc)
 	publish := func(subject string, header nats.Header) {
 		t.Helper()
-		lab.Eventually(t, patience, func() error { // JetStream may not be up yet
+		lab.Eventually(t, site.Patience, func() error { // JetStream may not be up yet
 			_, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: subject, Header: header, Data: []byte("by tag")})
 			return err
 		})
 	}
 	for i := range stranded {
-		publish("delayed.move.tag", nats.Header{"Tarry-Delay": {"1s"}, seqHeader: {fmt.Sprint("tag ", i)},
+		publish("delayed.move.tag", nats.Header{"Tarry-Delay": {"1s"}, site.SeqHeader: {fmt.Sprint("tag ", i)},
 			"Nats-Msg-Id": {fmt.Sprint("stranded ", i)}})
 	}
 	publish("tarry.default.rejected.move", nats.Header{"Tarry-Reason": {"invalid_delay: x"},
@@ -105,23 +106,23 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	nc.Close()
 	old.Stop()
 
-	s := newSite(t, siteOptions{zk: true})
-	s.ns = "default"
-	s.journal("sync", lab.SharedMariaDB(t))
+	s := site.New(t, site.Options{Zk: true})
+	s.Ns = "default"
+	s.Journal("sync", lab.SharedMariaDB(t))
 	dsn := ""
-	for _, setting := range s.settings {
+	for _, setting := range s.Settings {
 		if value, ok := strings.CutPrefix(setting, "TARRY_JOURNAL_DSN="); ok {
 			dsn = value
 		}
 	}
 	migrate := func(args ...string) (string, int) {
 		t.Helper()
-		ctx, stop := context.WithTimeout(t.Context(), patience)
+		ctx, stop := context.WithTimeout(t.Context(), site.Patience)
 		defer stop()
-		cmd := exec.CommandContext(ctx, s.binary,
+		cmd := exec.CommandContext(ctx, s.Binary,
 			append([]string{"migrate", "--data", data, "--from", "sqlite:" + filepath.Join(data, "journal.db"),
-				"--journal.dsn", dsn, "--nats.url", s.nats.URL(), "--nats.user", natsUser, "--nats.password",
-				natsPassword}, args...)...)
+				"--journal.dsn", dsn, "--nats.url", s.Nats.URL(), "--nats.user", site.NATSUser, "--nats.password",
+				site.NATSPassword}, args...)...)
 		text, err := cmd.CombinedOutput()
 		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)
@@ -141,35 +142,35 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 				t.Fatalf("time %d: it ended with %d and does not say %q: %s", i+1, code, word, out)
 			}
 		}
-		if strings.Contains(out, natsPassword) || strings.Contains(out, dsn) {
+		if strings.Contains(out, site.NATSPassword) || strings.Contains(out, dsn) {
 			t.Errorf("it shows a secret: %s", out)
 		}
 	}
 
-	after := s.connect("after")
-	stream, err := openJetStream(t, after).CreateStream(t.Context(),
+	after := s.Connect("after")
+	stream, err := site.OpenJetStream(t, after).CreateStream(t.Context(),
 		jetstream.StreamConfig{Name: "MOVE", Subjects: []string{"move.>"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	a, b := s.start("a"), s.start("b")
-	s.leader(0, a, b)
+	a, b := s.Start("a"), s.Start("b")
+	s.Leader(0, a, b)
 	post(a, "/v1/messages", message(canceled), http.StatusOK)         // the same again: a duplicate
 	post(b, "/v1/messages", message(canceled-1), http.StatusConflict) // it was canceled
 	// one commit that takes too long ends the work on many
-	lab.Eventually(t, patience, func() error {
-		out, code := s.cli(a, "reschedule", "--all", "--topic", "move.many", "--delay", "1s")
+	lab.Eventually(t, site.Patience, func() error {
+		out, code := s.Cli(a, "reschedule", "--all", "--topic", "move.many", "--delay", "1s")
 		if code != 0 {
 			return fmt.Errorf("exit code %d: %s", code, out)
 		}
 		return nil
 	})
-	if got := s.must(b, http.MethodGet, "/v1/dead", nil); !strings.Contains(got.raw, `"corpse"`) {
-		t.Errorf("the dead are %s", got.raw)
+	if got := s.Must(b, http.MethodGet, "/v1/dead", nil); !strings.Contains(got.Raw, `"corpse"`) {
+		t.Errorf("the dead are %s", got.Raw)
 	}
 	wait := func(want uint64) {
 		t.Helper()
-		lab.Eventually(t, patience, func() error {
+		lab.Eventually(t, site.Patience, func() error {
 			info, err := stream.Info(t.Context())
 			if err == nil && info.State.Msgs != want {
 				err = fmt.Errorf("%d of %d messages came", info.State.Msgs, want)
@@ -187,13 +188,13 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 		if err != nil {
 			return nil, err
 		}
-		return c.Fetch(many-canceled+stranded+1, jetstream.FetchMaxWait(patience))
+		return c.Fetch(many-canceled+stranded+1, jetstream.FetchMaxWait(site.Patience))
 	}()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for m := range batch.Messages() {
-		seq := m.Headers().Get(seqHeader)
+		seq := m.Headers().Get(site.SeqHeader)
 		if seen[seq] {
 			t.Errorf("message %s came twice", seq)
 		}

@@ -13,13 +13,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // Each node of a NATS cluster dies in turn, and returns, while messages fall due.
 func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
+	s := site.New(t, site.Options{})
 	var ports, monitors, routes, urls []string
 	for range 3 {
 		monitors = append(monitors, net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t))))
@@ -30,26 +31,27 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 	for i, port := range ports {
 		n := lab.NewNATS(t, lab.NATSConfig(fmt.Sprintf("server_name: n%d\ncluster { name: c, listen: "+
 			"\"127.0.0.1:%s\", routes: [%s] }\nhttp: %q\nauthorization { user: %s, password: %q }",
-			i, port, strings.Join(routes, ", "), monitors[i], natsUser, natsPassword)))
+			i, port, strings.Join(routes, ", "), monitors[i], site.NATSUser, site.NATSPassword)))
 		nodes, urls = append(nodes, n), append(urls, n.URL())
 	}
-	nc, err := nats.Connect(strings.Join(urls, ","), nats.UserInfo(natsUser, natsPassword), nats.MaxReconnects(-1),
+	nc, err := nats.Connect(strings.Join(urls, ","), nats.UserInfo(site.NATSUser, site.NATSPassword),
+		nats.MaxReconnects(-1),
 		nats.ReconnectWait(20*time.Millisecond))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js := openJetStream(t, nc)
-	lab.Eventually(t, patience, func() error { // the nodes choose a leader first
+	js := site.OpenJetStream(t, nc)
+	lab.Eventually(t, site.Patience, func() error { // the nodes choose a leader first
 		_, err := js.CreateOrUpdateStream(t.Context(),
 			jetstream.StreamConfig{Name: "ORDERS", Subjects: []string{"orders.>"}, Replicas: 3})
 		return err
 	})
-	s.settings = append(s.settings, "TARRY_NATS_URL="+strings.Join(urls, ","), "TARRY_NATS_INTAKE_REPLICAS=3")
-	a := s.start("a")
-	s.start("b")
+	s.Settings = append(s.Settings, "TARRY_NATS_URL="+strings.Join(urls, ","), "TARRY_NATS_INTAKE_REPLICAS=3")
+	a := s.Start("a")
+	s.Start("b")
 	const count = 900
-	s.spread(a, "orders.late", count, time.Now().Add(time.Second), 9*time.Second)
+	spread(s, a, "orders.late", count, time.Now().Add(time.Second), 9*time.Second)
 
 	stored := func() (uint64, error) {
 		stream, err := js.Stream(t.Context(), "ORDERS")
@@ -72,7 +74,7 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 		return info.State.Msgs, errors.Join(behind...)
 	}
 	for i, n := range nodes {
-		lab.Eventually(t, patience, func() error {
+		lab.Eventually(t, site.Patience, func() error {
 			msgs, err := stored()
 			if err == nil && msgs < uint64(100*(i+1)) {
 				err = fmt.Errorf("%d are stored", msgs)
@@ -82,7 +84,7 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 		n.Kill()
 		n.Restart()
 		// The others may not have seen it go yet: only the node itself says whether it has caught up.
-		lab.Eventually(t, patience, func() error {
+		lab.Eventually(t, site.Patience, func() error {
 			resp, err := http.Get("http://" + monitors[i] + "/healthz")
 			if err != nil {
 				return err
@@ -96,7 +98,7 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 			return nil
 		})
 	}
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		msgs, err := stored()
 		if err == nil && msgs != count {
 			err = fmt.Errorf("%d are stored, want %d", msgs, count)
@@ -106,12 +108,12 @@ func TestEachNodeOfANATSClusterDiesInTurn(t *testing.T) {
 	// All are there; what comes twice within the window the stream leaves out. The meta layer may still be choosing its
 	// leader, and makes no consumer until then.
 	seen := map[string]int{}
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		consumer, err := js.OrderedConsumer(t.Context(), "ORDERS", jetstream.OrderedConsumerConfig{})
 		if err != nil {
 			return err
 		}
-		batch, err := consumer.Fetch(count, jetstream.FetchMaxWait(patience))
+		batch, err := consumer.Fetch(count, jetstream.FetchMaxWait(site.Patience))
 		if err != nil {
 			return err
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -27,7 +28,7 @@ func natsUsers(t *testing.T) string {
 	if found == nil {
 		t.Fatal("docs/access.md has no template of users")
 	}
-	text := strings.ReplaceAll(string(found[1]), "$TARRY_PASSWORD", natsPassword)
+	text := strings.ReplaceAll(string(found[1]), "$TARRY_PASSWORD", site.NATSPassword)
 	return regexp.MustCompile(`\$([A-Z]+)_PASSWORD`).ReplaceAllStringFunc(text, func(name string) string {
 		return "of-" + strings.ToLower(name[1:])
 	})
@@ -45,18 +46,18 @@ func TestNATSUsers_MayDoWhatTheirRoleIsForAndNothingElse(t *testing.T) {
 }
 
 func rolesOn(t *testing.T, version []lab.NATSOption) {
-	s := &site{t: t, ns: "shop", settings: []string{"TARRY_NATS_ADMIN=true"}}
-	s.binary = lab.Binary(t, "./cmd/tarry", lab.Race()...)
-	s.redis = lab.NewRedis(t, "--requirepass", redisPassword)
-	s.redisAddr = s.redis.Addr
+	s := &site.Site{T: t, Ns: "shop", Settings: []string{"TARRY_NATS_ADMIN=true"}}
+	s.Binary = site.Binary(t)
+	s.Redis = lab.NewRedis(t, "--requirepass", site.RedisPassword)
+	s.RedisAddr = s.Redis.Addr
 	root := `{ user: root, password: of-root }` // of the test alone: it makes the stream
 	users := strings.Replace(natsUsers(t), "users = [", "users = [\n"+root, 1)
-	s.nats = lab.NewNATS(t, append(version, lab.NATSConfig(users))...)
-	s.zk = lab.NewZooKeeper(t)
-	a := s.start("a")
+	s.Nats = lab.NewNATS(t, append(version, lab.NATSConfig(users))...)
+	s.Zk = lab.NewZooKeeper(t)
+	a := s.Start("a")
 
 	as := func(role string) *nats.Conn {
-		nc, err := nats.Connect(s.nats.URL(),
+		nc, err := nats.Connect(s.Nats.URL(),
 			nats.UserInfo(role, "of-"+role+map[bool]string{false: "_password"}[role == "root"]),
 			nats.CustomInboxPrefix("_INBOX."+role), nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
 		if err != nil {
@@ -106,7 +107,7 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 		t.Run(role, func(t *testing.T) {
 			connect := as
 			if role == "tarry" {
-				connect = func(string) *nats.Conn { return s.connect("instance") }
+				connect = func(string) *nats.Conn { return s.Connect("instance") }
 			}
 			if r.can != nil {
 				nc := connect(role)
@@ -128,15 +129,15 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 			}
 		})
 	}
-	if log := string(a.history()); strings.Contains(strings.ToLower(log), "permissions violation") {
+	if log := string(a.History()); strings.Contains(strings.ToLower(log), "permissions violation") {
 		t.Errorf("the instance may not do what it needs: %s", log)
 	}
-	if strings.Count(string(a.history()), "operator action") < 4 {
+	if strings.Count(string(a.History()), "operator action") < 4 {
 		t.Error("what the operator did has no line in the log")
 	}
-	checked := s.must(a, http.MethodGet, "/readyz", nil)
-	if checked.status != http.StatusOK {
-		t.Errorf("got %d %s", checked.status, checked.raw)
+	checked := s.Must(a, http.MethodGet, "/readyz", nil)
+	if checked.Status != http.StatusOK {
+		t.Errorf("got %d %s", checked.Status, checked.Raw)
 	}
 }
 
@@ -146,7 +147,7 @@ func refusedBy(t *testing.T, nc *nats.Conn, subject string, do func(*nats.Conn) 
 	defer nc.Close()
 	err := do(nc)
 	if err == nil {
-		err = nc.FlushTimeout(patience)
+		err = nc.FlushTimeout(site.Patience)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -158,7 +159,7 @@ func refusedBy(t *testing.T, nc *nats.Conn, subject string, do func(*nats.Conn) 
 
 func asked(t *testing.T, nc *nats.Conn, subject, body, want string) {
 	t.Helper()
-	m, err := nc.Request(subject, []byte(body), patience)
+	m, err := nc.Request(subject, []byte(body), site.Patience)
 	if err != nil {
 		t.Errorf("%s: %v, %v", subject, err, nc.LastError())
 		return
@@ -196,14 +197,14 @@ func consumerCan(t *testing.T, nc *nats.Conn) {
 		t.Context(), &nats.Msg{Subject: "delayed.orders.y", Header: nats.Header{"Tarry-Delay": {"1ms"}}}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := live.NextMsg(patience); err != nil {
+	if _, err := live.NextMsg(site.Patience); err != nil {
 		t.Errorf("what is due: %v", err)
 	}
 	c, err := js.Consumer(t.Context(), "ORDERS", "billing")
 	if err != nil {
 		t.Fatal(err)
 	}
-	m, err := c.Next(jetstream.FetchMaxWait(patience))
+	m, err := c.Next(jetstream.FetchMaxWait(site.Patience))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -15,13 +15,14 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // serveLocal starts tarry serve without Redis and ZooKeeper.
-func serveLocal(t *testing.T, name, data string, args ...string) *dev {
+func serveLocal(t *testing.T, name, data string, args ...string) *site.Dev {
 	t.Helper()
-	return startLocal(t, name, append([]string{"serve", "--instance", name, "--store", "memory", "--data", data,
+	return site.StartLocal(t, name, append([]string{"serve", "--instance", name, "--store", "memory", "--data", data,
 		"--journal.mode", "sync", "--journal.dsn", "sqlite:" + filepath.Join(data, "journal.db")}, args...)...)
 }
 
@@ -44,7 +45,7 @@ func (l *localLoad) begin() (int, time.Time, bool) {
 }
 
 // run pushes until about n messages more are acknowledged, or ctx ends.
-func (l *localLoad) run(ctx context.Context, n int, js jetstream.JetStream, d *dev) {
+func (l *localLoad) run(ctx context.Context, n int, js jetstream.JetStream, d *site.Dev) {
 	l.mu.Lock()
 	l.limit = len(l.pushed) + n
 	l.mu.Unlock()
@@ -74,7 +75,7 @@ func (l *localLoad) byTag(ctx context.Context, js jetstream.JetStream) {
 		}
 		m := nats.NewMsg("delayed.one.tag")
 		m.Header.Set("Tarry-Delay", "1500ms")
-		m.Header.Set(seqHeader, strconv.Itoa(i))
+		m.Header.Set(site.SeqHeader, strconv.Itoa(i))
 		m.Data = fmt.Appendf(nil, "body %d", i)
 		call, stop := context.WithTimeout(ctx, time.Second)
 		if _, err := js.PublishMsg(call, m, jetstream.WithMsgID(fmt.Sprint("push ", i))); err == nil {
@@ -84,16 +85,16 @@ func (l *localLoad) byTag(ctx context.Context, js jetstream.JetStream) {
 	}
 }
 
-func (l *localLoad) byHTTP(ctx context.Context, d *dev) {
+func (l *localLoad) byHTTP(ctx context.Context, d *site.Dev) {
 	for ctx.Err() == nil {
 		i, begun, ok := l.begin()
 		if !ok {
 			return
 		}
-		a, err := d.call(ctx, http.MethodPost, "/v1/messages",
+		a, err := d.Call(ctx, http.MethodPost, "/v1/messages",
 			map[string]any{"topic": "one.http", "delay": "1500ms", "body": fmt.Sprintf("body %d", i),
-				"id": fmt.Sprint("one ", i), "headers": map[string]string{seqHeader: strconv.Itoa(i)}})
-		if err == nil && a.status == http.StatusCreated {
+				"id": fmt.Sprint("one ", i), "headers": map[string]string{site.SeqHeader: strconv.Itoa(i)}})
+		if err == nil && a.Status == http.StatusCreated {
 			l.acknowledged(i, begun)
 		}
 	}
@@ -115,15 +116,15 @@ func TestServeOnOneMachineLosesNothingWhenItIsKilled(t *testing.T) {
 			}
 			d := serveLocal(t, "one", t.TempDir(), args...)
 			if !own {
-				url = "nats://marker-of-the-embedded@" + d.nats
+				url = "nats://marker-of-the-embedded@" + d.Nats
 			}
-			d.ready(t)
+			d.Ready(t)
 			nc, err := nats.Connect(url, nats.MaxReconnects(-1), nats.ReconnectWait(20*time.Millisecond))
 			if err != nil {
 				t.Fatal(err)
 			}
 			t.Cleanup(nc.Close)
-			js := openJetStream(t, nc)
+			js := site.OpenJetStream(t, nc)
 			stream, err := js.CreateStream(t.Context(),
 				jetstream.StreamConfig{Name: "ONE", Subjects: []string{"one.>"}})
 			if err != nil {
@@ -136,7 +137,7 @@ func TestServeOnOneMachineLosesNothingWhenItIsKilled(t *testing.T) {
 			running.Go(func() { load.run(ctx, 1000, js, d) })
 			// Twice: with the first messages waiting, and with some of them delivered.
 			for _, n := range []int{50, 150} {
-				lab.Eventually(t, patience, func() error {
+				lab.Eventually(t, site.Patience, func() error {
 					if got := load.count(); got < n {
 						return fmt.Errorf("%d of %d pushes are acknowledged", got, n)
 					}
@@ -144,7 +145,7 @@ func TestServeOnOneMachineLosesNothingWhenItIsKilled(t *testing.T) {
 				})
 				d.Kill()
 				d.Restart()
-				d.ready(t)
+				d.Ready(t)
 			}
 			stop()
 			running.Wait()
@@ -156,13 +157,13 @@ func TestServeOnOneMachineLosesNothingWhenItIsKilled(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			lab.Eventually(t, patience, func() error {
+			lab.Eventually(t, site.Patience, func() error {
 				batch, err := consumer.Fetch(1000, jetstream.FetchMaxWait(200*time.Millisecond))
 				if err != nil {
 					return err
 				}
 				for m := range batch.Messages() {
-					i, err := strconv.Atoi(m.Headers().Get(seqHeader))
+					i, err := strconv.Atoi(m.Headers().Get(site.SeqHeader))
 					if err != nil || string(m.Data()) != fmt.Sprintf("body %d", i) {
 						t.Errorf("nobody pushed %q %v", m.Data(), m.Headers())
 					}
@@ -207,14 +208,14 @@ func TestServeOnOneMachineRefusesASecondInstance(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
 	first := serveLocal(t, "one", data)
-	first.ready(t)
+	first.Ready(t)
 	for _, again := range [][]string{
 		{"--data", data, "--journal.dsn", "sqlite:" + filepath.Join(t.TempDir(), "journal.db")},
 		{"--data", t.TempDir(), "--journal.dsn", "sqlite:" + filepath.Join(data, "journal.db")},
 	} {
-		second := startLocal(t, "two",
+		second := site.StartLocal(t, "two",
 			append([]string{"serve", "--instance", "two", "--store", "memory", "--journal.mode", "sync"}, again...)...)
-		if code := second.Wait(patience); code != 1 {
+		if code := second.Wait(site.Patience); code != 1 {
 			t.Errorf("%v: it ended with %d", again, code)
 		}
 		if log := second.Log(); !strings.Contains(log, "is locked by process "+strconv.Itoa(first.Pid())) {

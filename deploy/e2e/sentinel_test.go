@@ -9,13 +9,14 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // A master that Sentinel watches dies under load; its replica takes over.
 func TestSentinelPromotesAReplicaAndEverythingComes(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
+	s := site.New(t, site.Options{})
 	master, replica := lab.NewRedis(t), lab.NewRedis(t)
 	rdb := redis.NewClient(&redis.Options{Addr: replica.Addr})
 	t.Cleanup(func() { _ = rdb.Close() })
@@ -28,7 +29,7 @@ func TestSentinelPromotesAReplicaAndEverythingComes(t *testing.T) {
 	}
 	role := func(want string) {
 		t.Helper()
-		lab.Eventually(t, patience, func() error {
+		lab.Eventually(t, site.Patience, func() error {
 			info, err := rdb.Info(t.Context(), "replication").Result()
 			if err == nil && !strings.Contains(info, want) {
 				err = fmt.Errorf("the replica is not %s yet", want)
@@ -40,20 +41,20 @@ func TestSentinelPromotesAReplicaAndEverythingComes(t *testing.T) {
 	sentinel := lab.NewSentinel(t, "orders", master, time.Second)
 	watched := redis.NewSentinelClient(&redis.Options{Addr: sentinel.Addr})
 	t.Cleanup(func() { _ = watched.Close() })
-	lab.Eventually(t, patience, func() error {
+	lab.Eventually(t, site.Patience, func() error {
 		replicas, err := watched.Replicas(t.Context(), "orders").Result()
 		if err == nil && len(replicas) != 1 {
 			err = fmt.Errorf("sentinel knows %d replicas", len(replicas))
 		}
 		return err
 	})
-	s.redisAddr = sentinel.Addr
-	s.settings = append(s.settings, "TARRY_REDIS_PASSWORD=", "TARRY_REDIS_MASTER=orders")
-	s.stream("ORDERS", "orders.>")
-	a := s.start("a")
-	came := s.arrivals("orders.>")
-	uids := s.spread(a, "orders.late", 3000, time.Now().Add(2*time.Second), 6*time.Second)
-	lab.Eventually(t, patience, func() error {
+	s.RedisAddr = sentinel.Addr
+	s.Settings = append(s.Settings, "TARRY_REDIS_PASSWORD=", "TARRY_REDIS_MASTER=orders")
+	s.Stream("ORDERS", "orders.>")
+	a := s.Start("a")
+	came := watchArrivals(s, "orders.>")
+	uids := spread(s, a, "orders.late", 3000, time.Now().Add(2*time.Second), 6*time.Second)
+	lab.Eventually(t, site.Patience, func() error {
 		came.mu.Lock()
 		defer came.mu.Unlock()
 		if len(came.first) < 300 {

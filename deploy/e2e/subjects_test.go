@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -56,14 +57,14 @@ func (c *seenOnce) missing() error {
 
 func TestAHundredThousandSubjectsAreDueAtOneInstant(t *testing.T) {
 	const count, batch = 100_000, 1000
-	s := newSite(t, siteOptions{plain: true})
-	a, b := s.start("a"), s.start("b")
-	leader, _ := s.leader(0, a, b)
-	rdb := s.client()
+	s := site.New(t, site.Options{Plain: true})
+	a, b := s.Start("a"), s.Start("b")
+	leader, _ := s.Leader(0, a, b)
+	rdb := s.Client()
 	due := time.Now().Add(20 * time.Second).Truncate(time.Millisecond)
 	got := &seenOnce{due: due, times: make([]int, count), left: count}
 	// Odd ones are on core, even ones in a stream.
-	nc := s.connect("wildcard consumer")
+	nc := s.Connect("wildcard consumer")
 	sub, err := nc.Subscribe("many.core.>", func(m *nats.Msg) { got.came(m.Subject) })
 	if err != nil {
 		t.Fatal(err)
@@ -74,8 +75,8 @@ func TestAHundredThousandSubjectsAreDueAtOneInstant(t *testing.T) {
 	if err := nc.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	s.stream("MANY", "many.stream.>")
-	js := openJetStream(t, s.connect("stream consumer"))
+	s.Stream("MANY", "many.stream.>")
+	js := site.OpenJetStream(t, s.Connect("stream consumer"))
 	consumer, err := js.OrderedConsumer(t.Context(), "MANY", jetstream.OrderedConsumerConfig{})
 	if err != nil {
 		t.Fatal(err)
@@ -86,27 +87,27 @@ func TestAHundredThousandSubjectsAreDueAtOneInstant(t *testing.T) {
 	}
 	defer running.Stop()
 
-	calm := s.gauges(leader)
+	calm := readGauges(s, leader)
 	var push sync.WaitGroup
 	for w := range 2 {
 		push.Go(func() {
 			for from := w * batch; from < count; from += 2 * batch {
-				s.pushMany(t, s.instances[w], from, batch, due)
+				pushMany(s, t, s.Instances[w], from, batch, due)
 			}
 		})
 	}
 	push.Wait()
 	t.Logf("pushed %s before they are due", time.Until(due).Round(time.Millisecond))
 	keys := rdb.DBSize(t.Context()).Val()
-	waiting, _, _, err := s.held(t.Context(), rdb, due, anyTerm)
+	waiting, _, _, err := s.Held(t.Context(), rdb, due, site.AnyTerm)
 	if err != nil || waiting != count || time.Now().After(due) {
-		t.Fatalf("%d messages wait, %v; due %s, pushed by %s", waiting, err, stamp(due), stamp(time.Now()))
+		t.Fatalf("%d messages wait, %v; due %s, pushed by %s", waiting, err, site.Stamp(due), site.Stamp(time.Now()))
 	}
-	full := s.gauges(leader)
+	full := readGauges(s, leader)
 
-	lab.Eventually(t, patience, got.missing)
-	lab.Eventually(t, patience, func() error { return s.drained(rdb) })
-	after := s.gauges(leader)
+	lab.Eventually(t, site.Patience, got.missing)
+	lab.Eventually(t, site.Patience, func() error { return s.Drained(rdb) })
+	after := readGauges(s, leader)
 	t.Logf("all %d came within %s of their due time; resident %d MiB, then %d MiB with all waiting, then %d MiB; "+
 		"goroutines %d, %d, %d; keys in redis %d",
 		count, got.last.Sub(due).Round(time.Millisecond), calm.memory>>20, full.memory>>20, after.memory>>20,
@@ -135,7 +136,7 @@ func TestAHundredThousandSubjectsAreDueAtOneInstant(t *testing.T) {
 	}
 }
 
-func (s *site) pushMany(t *testing.T, i *instance, from, n int, due time.Time) {
+func pushMany(s *site.Site, t *testing.T, i *site.Instance, from, n int, due time.Time) {
 	var text strings.Builder
 	text.WriteString(`{"messages":[`)
 	for seq := from; seq < from+n; seq++ {
@@ -146,9 +147,9 @@ func (s *site) pushMany(t *testing.T, i *instance, from, n int, due time.Time) {
 		fmt.Fprintf(&text, `{"topic":"many.%s.%d","at":%d,"body":"%d"}`, kind, seq, due.UnixMilli(), seq)
 	}
 	text.WriteString(`]}`)
-	a, err := i.call(t.Context(), http.MethodPost, "/v1/messages/batch", text.String())
-	if err == nil && (a.status != http.StatusOK || len(a.Results) != n) {
-		err = errors.New(a.raw)
+	a, err := i.Call(t.Context(), http.MethodPost, "/v1/messages/batch", text.String())
+	if err == nil && (a.Status != http.StatusOK || len(a.Results) != n) {
+		err = errors.New(a.Raw)
 	}
 	if err != nil {
 		t.Errorf("push %d from %d: %v", n, from, err)
@@ -169,11 +170,11 @@ type gauges struct {
 	series     int   // lines of /metrics
 }
 
-func (s *site) gauges(i *instance) gauges {
-	s.t.Helper()
-	a := s.must(i, http.MethodGet, "/metrics", nil)
+func readGauges(s *site.Site, i *site.Instance) gauges {
+	s.T.Helper()
+	a := s.Must(i, http.MethodGet, "/metrics", nil)
 	var g gauges
-	for line := range strings.Lines(a.raw) {
+	for line := range strings.Lines(a.Raw) {
 		g.series++
 		name, value, _ := strings.Cut(strings.TrimSpace(line), " ")
 		n, err := strconv.ParseFloat(value, 64)
@@ -188,7 +189,7 @@ func (s *site) gauges(i *instance) gauges {
 		}
 	}
 	if g.goroutines == 0 || g.memory == 0 {
-		s.t.Fatalf("%s has %+v: %d %.300s", i.name, g, a.status, a.raw)
+		s.T.Fatalf("%s has %+v: %d %.300s", i.Name, g, a.Status, a.Raw)
 	}
 	return g
 }

@@ -2,6 +2,8 @@ package lab
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
@@ -31,19 +33,50 @@ type builds struct {
 	made map[string]*once[string]
 }
 
-// Binary builds a main package of this module, named as in "./cmd/tarry", and returns the path of the program. Each
-// program is built once per test binary. flags are passed to go build; pass Race()... to build with the race detector
-// whenever the test has it.
+// Binary builds a main package of this module, named as in "./cmd/tarry", and returns the path of the program. The
+// program stays in the user's cache, where every test binary with the same flags finds it; go build follows a change of
+// its source. flags are passed to go build; pass Race()... to build with the race detector whenever the test has it.
 func Binary(t testing.TB, pkg string, flags ...string) string {
 	t.Helper()
-	root, err := moduleRoot()
+	Needs(t, "a build of "+pkg)
+	path, err := rootBinary(pkg, flags)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return BinaryIn(t, root, pkg, flags...)
+	return path
 }
 
-// BinaryIn is Binary for a package of the module in another directory.
+func rootBinary(pkg string, flags []string) (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	return machine.builds.build(root, pkg, flags, func() (string, error) {
+		cache, err := cacheDir()
+		if err != nil {
+			return "", err
+		}
+		key := sha256.Sum256([]byte(strings.Join(append([]string{root, pkg, os.Getenv("GOFLAGS")}, flags...), "\x00")))
+		dir := filepath.Join(cache, hex.EncodeToString(key[:8]))
+		return dir, os.MkdirAll(dir, 0o755)
+	})
+}
+
+// Prebuild builds what most stories start, so that no test has to wait for it: nats-server, and the daemon with the
+// race detector and with failpoints.
+func Prebuild() error {
+	if _, err := natsBinary(); err != nil {
+		return err
+	}
+	_, err := rootBinary("./cmd/tarry", []string{"-race", Failpoints})
+	return err
+}
+
+// Failpoints is the flag that builds tarry with points at which FAILPOINT=point:n kills it, and with limits that a test
+// can wait for. Without that variable it is the daemon that is released.
+const Failpoints = "-tags=failpoints"
+
+// BinaryIn is Binary for a package of the module in another directory. The program lasts as long as this process.
 func BinaryIn(t testing.TB, dir, pkg string, flags ...string) string {
 	t.Helper()
 	Needs(t, "a build of "+pkg)
@@ -51,8 +84,16 @@ func BinaryIn(t testing.TB, dir, pkg string, flags ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	key := strings.Join(append([]string{abs, pkg}, flags...), "\x00")
-	b := &machine.builds
+	path, err := machine.builds.build(abs, pkg, flags, func() (string, error) { return machine.scratch.sub("bin") })
+	if err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// build builds a program into a directory, once per process. Processes that build the same one wait for each other.
+func (b *builds) build(module, pkg string, flags []string, into func() (string, error)) (string, error) {
+	key := strings.Join(append([]string{module, pkg}, flags...), "\x00")
 	b.mu.Lock()
 	if b.made == nil {
 		b.made = make(map[string]*once[string])
@@ -63,14 +104,21 @@ func BinaryIn(t testing.TB, dir, pkg string, flags ...string) string {
 		b.made[key] = entry
 	}
 	b.mu.Unlock()
-
-	path, err := entry.get(func() (string, error) {
-		out, err := machine.scratch.sub("bin")
+	return entry.get(func() (string, error) {
+		dir, err := into()
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("build %s: %w", pkg, err)
 		}
-		out += string(filepath.Separator) // a directory: go build names the program
-		if _, err := goTool(abs, append(append([]string{"build", "-o", out}, flags...), pkg)...); err != nil {
+		lock, err := os.OpenFile(dir+".lock", os.O_CREATE|os.O_RDWR, 0o644)
+		if err != nil {
+			return "", fmt.Errorf("build %s: %w", pkg, err)
+		}
+		defer lock.Close()
+		if err := flock(lock); err != nil {
+			return "", fmt.Errorf("build %s: lock: %w", pkg, err)
+		}
+		out := dir + string(filepath.Separator) // a directory: go build names the program
+		if _, err := goTool(module, append(append([]string{"build", "-o", out}, flags...), pkg)...); err != nil {
 			return "", err
 		}
 		names, err := filepath.Glob(out + "*")
@@ -82,10 +130,6 @@ func BinaryIn(t testing.TB, dir, pkg string, flags ...string) string {
 		}
 		return names[0], nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return path
 }
 
 // Race returns -race if this test binary was built with it, or no flag.
@@ -148,17 +192,26 @@ func natsBinary() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		cache, err := os.UserCacheDir()
+		dir, err := cacheDir()
 		if err != nil {
-			return "", fmt.Errorf("find a place for nats-server: %w", err)
-		}
-		dir := filepath.Join(cache, "tarry-lab")
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			return "", fmt.Errorf("find a place for nats-server: %w", err)
+			return "", err
 		}
 		path := filepath.Join(dir, "nats-server-"+version)
 		return path, buildOnce(root, path, natsModule)
 	})
+}
+
+// cacheDir makes the directory in which built programs stay.
+func cacheDir() (string, error) {
+	cache, err := os.UserCacheDir()
+	if err == nil {
+		cache = filepath.Join(cache, "tarry-lab")
+		err = os.MkdirAll(cache, 0o755)
+	}
+	if err != nil {
+		return "", fmt.Errorf("find a place for built programs: %w", err)
+	}
+	return cache, nil
 }
 
 // buildOnce builds path unless it exists. A rename makes the file appear whole. The lock lets only one process build,

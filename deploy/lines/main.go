@@ -93,7 +93,8 @@ func count(ref string) (map[string]int, error) {
 }
 
 func counts(name string) bool {
-	for _, tests := range []string{"deploy/", "scheduler/schedulertest/", "store/journal/journaltest/", "bridge/bridgetest/"} {
+	for _, tests := range []string{"deploy/", "scheduler/schedulertest/", "store/journal/journaltest/",
+		"bridge/bridgetest/"} {
 		if strings.HasPrefix(name, tests) {
 			return false
 		}

@@ -517,13 +517,13 @@ func (a *apart) amend(m *message.Message, version uint64, body string) {
 func (a *apart) deliver(m *message.Message) {
 	a.Helper()
 	got, err := a.Claim(a.Context(), 0,
-		scheduler.Claim{Holder: scheduler.Leader(1), Now: m.Due.Add(time.Hour), Limit: 10, Bytes: 1 << 20, Number: 1})
+		scheduler.Claim{Term: 1, Now: m.Due.Add(time.Hour), Limit: 10, Bytes: 1 << 20, Number: 1})
 	a.must("claim", err)
 	if len(got.Messages) != 1 {
 		a.Fatalf("claimed %+v", got)
 	}
 	end := scheduler.End{Message: got.Messages[0], State: message.StateDelivered, Stream: "ORDERS", Sequence: 42}
-	_, err = a.Finish(a.Context(), 0, scheduler.Leader(1), []scheduler.End{end}, a.now.Add(5*time.Second))
+	_, err = a.Finish(a.Context(), 0, 1, []scheduler.End{end}, a.now.Add(5*time.Second))
 	a.must("finish", err)
 }
 
@@ -710,6 +710,7 @@ func TestDrain_TakesFromTheStoreAnEndThatNoEntryHolds(t *testing.T) {
 }
 
 func TestDrainer_CountsWhatIsRefusedAndQuarantined(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		a := newApart(t, memoryLine(t, unheard()).line, memoryStore(t))
 		bad := schedulertest.Message(1)

@@ -75,7 +75,7 @@ func (w *rolledBack) push(m *message.Message) {
 func (w *rolledBack) claim(bucket message.Bucket, number uint64) []*message.Message {
 	w.Helper()
 	got, err := w.tl.Claim(w.Context(), bucket,
-		scheduler.Claim{Holder: scheduler.Leader(w.term), Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
+		scheduler.Claim{Term: w.term, Number: number, Now: w.now, Limit: 10, Bytes: 1 << 20})
 	w.must("claim", err)
 	return got.Messages
 }
@@ -135,7 +135,7 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			}
 			rollBack := w.snapshot(t)
 			w.now += 10
-			_, err := w.tl.Return(t.Context(), 0, scheduler.Leader(1),
+			_, err := w.tl.Return(t.Context(), 0, 1,
 				[]scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, w.now)
 			w.must("return", err)
 			change.do(w, m)
@@ -218,7 +218,7 @@ func TestRecovery_CertifiesNoBucketAgainThatIsAtWork(t *testing.T) {
 		}
 		w.now += 10
 		// The change is written under the certification of the first mend.
-		_, err := w.tl.Finish(t.Context(), 0, scheduler.Leader(3),
+		_, err := w.tl.Finish(t.Context(), 0, 3,
 			[]scheduler.End{{Message: m, State: message.StateDelivered}}, w.now)
 		w.must("finish", err)
 		working, delivered = "", delivered+1

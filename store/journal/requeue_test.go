@@ -44,7 +44,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			claimed := func(number uint64) *message.Message {
 				t.Helper()
 				c, err := tl.Claim(t.Context(), bucket,
-					scheduler.Claim{Holder: scheduler.Leader(1), Number: number, Now: now, Limit: 1, Bytes: 1})
+					scheduler.Claim{Term: 1, Number: number, Now: now, Limit: 1, Bytes: 1})
 				must("claim", err)
 				if len(c.Messages) != 1 {
 					t.Fatalf("claimed %d", len(c.Messages))
@@ -53,11 +53,11 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			}
 			m := claimed(1)
 			mark := message.Mark{Uncertain: true, Changes: m.Mark.Changes + 1}
-			_, err = tl.Return(t.Context(), bucket, scheduler.Leader(1), []scheduler.Back{
+			_, err = tl.Return(t.Context(), bucket, 1, []scheduler.Back{
 				{UID: m.UID, Claim: 1, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, now)
 			must("return", err)
 			m = claimed(2)
-			_, err = tl.Finish(t.Context(), bucket, scheduler.Leader(1),
+			_, err = tl.Finish(t.Context(), bucket, 1,
 				[]scheduler.End{{Message: m, State: message.StateDead, Uncertain: m.Mark.Uncertain}}, now)
 			must("finish", err)
 			if got, err := tl.Requeue(t.Context(), old.UID, again, now); err != nil ||

@@ -103,6 +103,7 @@ func (s *sides) write(c record.Change) {
 }
 
 func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		s.add(true, 1, 2, 3, 4)
@@ -153,6 +154,7 @@ func (silentRestore) Restore(context.Context, message.Bucket, []record.Record, m
 }
 
 func TestVerify_DoesNotWaitForeverForARepair(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		lost := schedulertest.Message(1)
@@ -172,6 +174,7 @@ func TestVerify_DoesNotWaitForeverForARepair(t *testing.T) {
 
 // What is on its way between the two is no difference.
 func TestVerify_WaitsForTheOutbox(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		s.add(true, 1)
@@ -216,6 +219,7 @@ func (b *fakeBroker) Publish(_ context.Context, m *message.Message) (string, uin
 }
 
 func TestRedeliver_PublishesWhatIsGoneAndOnlyThat(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		s.add(true, 1, 2, 3, 4, 5)
@@ -336,6 +340,7 @@ func TestRedeliver_WritesDownWhatItPublishedHoweverLongThatTook(t *testing.T) {
 // A message whose headers are cut is read by scripts, and by nobody else. A repair goes on past it where the journal
 // does not know it.
 func TestVerify_GoesOnPastWhatCannotBeRead(t *testing.T) {
+	t.Parallel()
 	s := newRedisServer(t, unheard())
 	a := newApart(t, s.tl, sqliteStore(t))
 	batch := make([]*message.Message, 6)
@@ -361,6 +366,7 @@ func TestVerify_GoesOnPastWhatCannotBeRead(t *testing.T) {
 
 // Once a claim has found it, the journal's takes its place.
 func TestVerify_MendsWhatAClaimCouldNotRead(t *testing.T) {
+	t.Parallel()
 	s := newRedisServer(t, unheard())
 	a := newApart(t, s.tl, sqliteStore(t))
 	m := schedulertest.Message(1, schedulertest.DueIn(time.Hour))
@@ -373,7 +379,7 @@ func TestVerify_MendsWhatAClaimCouldNotRead(t *testing.T) {
 	key := fmt.Sprintf("{%s:%d}:msg", s.ns, bucket)
 	record := s.rdb.HGet(t.Context(), key, string(m.UID)).Val()
 	a.must("spoil", s.rdb.HSet(t.Context(), key, string(m.UID), record[:len(record)-len(m.Body)-6]).Err())
-	claim := scheduler.Claim{Holder: scheduler.Leader(1), Now: m.Due + 1000, Limit: 10, Bytes: 1 << 20, Number: 1}
+	claim := scheduler.Claim{Term: 1, Now: m.Due + 1000, Limit: 10, Bytes: 1 << 20, Number: 1}
 	got, err := a.Claim(t.Context(), bucket, claim)
 	a.must("claim", err)
 	if len(got.Messages) != 0 || len(got.Missing) != 1 {

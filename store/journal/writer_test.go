@@ -124,6 +124,7 @@ func away(context.Context, []record.Change) error { return errors.New("the datab
 func frozen(ctx context.Context, _ []record.Change) error { <-ctx.Done(); return ctx.Err() }
 
 func TestWriter_SyncAnswersAfterTheCommitAndEmptiesTheOutbox(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Sync, func(w *writerWorld) {
 		uid, err := w.push(time.Second)
 		if err != nil {
@@ -140,6 +141,7 @@ func TestWriter_SyncAnswersAfterTheCommitAndEmptiesTheOutbox(t *testing.T) {
 }
 
 func TestWriter_AsyncWaitsForNothing(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Async, func(w *writerWorld) {
 		w.store.be(frozen, nil)
 		for range 3 {
@@ -157,6 +159,7 @@ func TestWriter_AsyncWaitsForNothing(t *testing.T) {
 }
 
 func TestWriter_SyncRefusesWhileTheJournalIsAwayAndGoesOnAfterwards(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Sync, func(w *writerWorld) {
 		w.store.be(away, errors.New("away"))
 		lost, err := w.push(300 * time.Millisecond)
@@ -188,6 +191,7 @@ func TestWriter_SyncRefusesWhileTheJournalIsAwayAndGoesOnAfterwards(t *testing.T
 }
 
 func TestWriter_SyncRefusesSoonWhenTheJournalFallsSilent(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Sync, func(w *writerWorld) {
 		w.store.be(frozen, nil)
 		if _, err := w.push(100 * time.Millisecond); err == nil {
@@ -203,6 +207,7 @@ func TestWriter_SyncRefusesSoonWhenTheJournalFallsSilent(t *testing.T) {
 // A stop lets the commit under way come to its end, and what is queued behind it. One commit hangs while another
 // worker's go through: the oldest under way decides.
 func TestWriter_SyncRefusesWhileTheOldestCommitHangs(t *testing.T) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		w := newWriterWorld(t, journal.Sync)
 		defer w.stop()
@@ -229,6 +234,7 @@ func TestWriter_SyncRefusesWhileTheOldestCommitHangs(t *testing.T) {
 }
 
 func TestWriter_LeavesNothingBehindWhenItStops(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Async, func(w *writerWorld) {
 		w.store.be(func(ctx context.Context, _ []record.Change) error {
 			select {
@@ -254,6 +260,7 @@ func TestWriter_LeavesNothingBehindWhenItStops(t *testing.T) {
 // The retry of a change that was made on a server that has been replaced must not take another change of the same
 // version for its own.
 func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Sync, func(w *writerWorld) {
 		uid, err := w.push(time.Second)
 		if err != nil {
@@ -278,6 +285,7 @@ func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 
 // One bad row must not hold the others back.
 func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Async, func(w *writerWorld) {
 		var bad message.UID
 		w.store.be(func(_ context.Context, changes []record.Change) error {
@@ -315,6 +323,7 @@ func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 
 // A commit whose answer is lost is made, and repeated by the drainer.
 func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Sync, func(w *writerWorld) {
 		w.store.be(func(ctx context.Context, changes []record.Change) error {
 			if err := w.store.Store.Write(ctx, nil, changes); err != nil {
@@ -338,6 +347,7 @@ func TestWriter_AnUnknownCommitIsRepeatedWithoutHarm(t *testing.T) {
 }
 
 func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
+	t.Parallel()
 	inBubble(t, journal.Async, func(w *writerWorld) {
 		w.store.be(frozen, nil)
 		var last error
@@ -354,7 +364,7 @@ func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 			w.Context(),
 			0,
 			scheduler.Claim{
-				Holder: scheduler.Leader(1),
+				Term:   1,
 				Number: 1,
 				Now:    schedulertest.Start.Add(time.Hour),
 				Limit:  1,
@@ -364,7 +374,7 @@ func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 		if err != nil || len(c.Messages) != 1 {
 			w.Fatalf("claim at the limit: %+v, %v", c, err)
 		}
-		if _, err := w.tl.Finish(w.Context(), 0, scheduler.Leader(1), []scheduler.End{
+		if _, err := w.tl.Finish(w.Context(), 0, 1, []scheduler.End{
 			{Message: c.Messages[0], State: message.StateDelivered}}, schedulertest.Start); err != nil {
 			w.Fatalf("finish at the limit: %v", err)
 		}

@@ -1,4 +1,4 @@
-package e2e_test
+package site
 
 import (
 	"bufio"
@@ -13,14 +13,14 @@ import (
 	"testing"
 )
 
-// script is one run of a leader's script, as Redis's MONITOR shows it: the call, and behind it each command that the
+// Script is one run of a leader's script, as Redis's MONITOR shows it: the call, and behind it each command that the
 // script ran. A script that Redis refused ran no command that writes.
-type script struct {
-	name    string // which the connection set
+type Script struct {
+	Name    string // which the connection set
 	bucket  string
-	term    uint64
-	wrote   bool
-	claimed bool // it added to the bucket's claims
+	Term    uint64
+	Wrote   bool
+	Claimed bool // it added to the bucket's claims
 }
 
 // monitor reads MONITOR from before the first instance starts.
@@ -30,25 +30,25 @@ type monitor struct {
 
 	mu      sync.Mutex
 	names   map[string]string // connection → the name it set
-	scripts []script          // of leaders
+	scripts []Script          // of leaders
 	plain   map[string]int    // scripts of any kind, by the name of the connection
 	failed  error
 }
 
-// watch starts MONITOR on the site's Redis.
-func (s *site) watch() *monitor {
-	s.t.Helper()
-	conn, err := net.Dial("tcp", s.redis.Addr)
+// Watch starts MONITOR on the site's Redis.
+func (s *Site) Watch() *monitor {
+	s.T.Helper()
+	conn, err := net.Dial("tcp", s.Redis.Addr)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	m := &monitor{conn: conn, done: make(chan struct{}), names: map[string]string{}, plain: map[string]int{}}
-	s.t.Cleanup(func() { conn.Close(); <-m.done })
+	s.T.Cleanup(func() { conn.Close(); <-m.done })
 	in := bufio.NewReaderSize(conn, 1<<16)
-	fmt.Fprintf(conn, "AUTH %s\r\nMONITOR\r\n", redisPassword)
+	fmt.Fprintf(conn, "AUTH %s\r\nMONITOR\r\n", RedisPassword)
 	for range 2 {
 		if answer, err := in.ReadString('\n'); err != nil || answer != "+OK\r\n" {
-			s.t.Fatalf("monitor redis: %q, %v", answer, err)
+			s.T.Fatalf("monitor redis: %q, %v", answer, err)
 		}
 	}
 	go m.read(in)
@@ -57,7 +57,7 @@ func (s *site) watch() *monitor {
 
 func (m *monitor) read(in *bufio.Reader) {
 	defer close(m.done)
-	var current *script // the leader's script whose commands come next
+	var current *Script // the leader's script whose commands come next
 	for {
 		line, err := in.ReadSlice('\n')
 		for errors.Is(err, bufio.ErrBufferFull) { // the rest of a long line: bodies
@@ -79,7 +79,7 @@ func (m *monitor) read(in *bufio.Reader) {
 }
 
 // line takes in one line: +<time> [<db> <connection or lua>] "command" "argument" ...
-func (m *monitor) line(text string, current *script) *script {
+func (m *monitor) line(text string, current *Script) *Script {
 	_, rest, found := strings.Cut(text, "[")
 	where, rest, closed := strings.Cut(rest, "] ")
 	_, addr, named := strings.Cut(where, " ")
@@ -94,9 +94,9 @@ func (m *monitor) line(text string, current *script) *script {
 	command := strings.ToUpper(words[0])
 	if addr == "lua" {
 		if current != nil && !slices.Contains(reading, command) {
-			current.wrote = true
+			current.Wrote = true
 			if command == "HSET" && len(words) > 1 && strings.HasSuffix(words[1], "}:claimed") {
-				current.claimed = true
+				current.Claimed = true
 			}
 		}
 		return current
@@ -120,7 +120,7 @@ var reading = []string{"GET", "HGET", "HMGET", "HGETALL", "HEXISTS", "ZSCORE", "
 	"SISMEMBER", "LINDEX", "LLEN", "TIME", "INFO", "HLEN", "HSTRLEN", "HSCAN", "ZCOUNT", "XLEN", "XRANGE"}
 
 // script takes in a call. A leader's has its bucket's term among the keys, and its own term as first argument.
-func (m *monitor) script(addr string, words []string) *script {
+func (m *monitor) script(addr string, words []string) *Script {
 	m.plain[m.names[addr]]++
 	if len(words) < 3 {
 		return nil
@@ -140,7 +140,7 @@ func (m *monitor) script(addr string, words []string) *script {
 		return nil
 	}
 	m.scripts = append(m.scripts,
-		script{name: m.names[addr], bucket: strings.TrimSuffix(keys[at], ":term"), term: term})
+		Script{Name: m.names[addr], bucket: strings.TrimSuffix(keys[at], ":term"), Term: term})
 	return &m.scripts[len(m.scripts)-1]
 }
 
@@ -163,8 +163,8 @@ func quotedWords(text string, n int) []string {
 	return words
 }
 
-// count is how many scripts match.
-func (m *monitor) count(match func(script) bool) int {
+// Count is how many scripts match.
+func (m *monitor) Count(match func(Script) bool) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := 0
@@ -176,22 +176,22 @@ func (m *monitor) count(match func(script) bool) int {
 	return n
 }
 
-// pushes is how many scripts a connection of that name ran that are not a leader's.
-func (m *monitor) pushes(name string) int {
+// Pushes is how many scripts a connection of that name ran that are not a leader's.
+func (m *monitor) Pushes(name string) int {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	n := m.plain[name]
 	for _, x := range m.scripts {
-		if x.name == name {
+		if x.Name == name {
 			n--
 		}
 	}
 	return n
 }
 
-// judge holds what MONITOR saw against the promise of one leader in effect: in no bucket does a script write under a
+// Judge holds what MONITOR saw against the promise of one leader in effect: in no bucket does a script write under a
 // term after one under a higher term has written, and each term has one instance. leaders are from the logs.
-func (m *monitor) judge(t *testing.T, leaders []leading) {
+func (m *monitor) Judge(t *testing.T, leaders []leading) {
 	t.Helper()
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -204,28 +204,28 @@ func (m *monitor) judge(t *testing.T, leaders []leading) {
 	}
 	highest := map[string]uint64{}
 	wrote, claims, refused := 0, 0, 0
-	var found []violation
+	var found []Violation
 	for _, x := range m.scripts {
-		if x.name == "" || x.name != owner[x.term] {
-			found = append(found, violation{"not the leader", -1,
-				fmt.Sprintf("%q ran a script under term %d, which %q leads", x.name, x.term, owner[x.term])})
+		if x.Name == "" || x.Name != owner[x.Term] {
+			found = append(found, Violation{"not the leader", -1,
+				fmt.Sprintf("%q ran a script under term %d, which %q leads", x.Name, x.Term, owner[x.Term])})
 		}
 		switch {
-		case x.wrote && x.term < highest[x.bucket]:
-			found = append(found, violation{"stale write", -1, fmt.Sprintf(
-				"%s wrote to %s under term %d after term %d had", x.name, x.bucket, x.term, highest[x.bucket])})
-		case x.term < highest[x.bucket]:
+		case x.Wrote && x.Term < highest[x.bucket]:
+			found = append(found, Violation{"stale write", -1, fmt.Sprintf(
+				"%s wrote to %s under term %d after term %d had", x.Name, x.bucket, x.Term, highest[x.bucket])})
+		case x.Term < highest[x.bucket]:
 			refused++
 		}
-		if x.wrote {
+		if x.Wrote {
 			wrote++
-			highest[x.bucket] = max(highest[x.bucket], x.term)
+			highest[x.bucket] = max(highest[x.bucket], x.Term)
 		}
-		if x.claimed {
+		if x.Claimed {
 			claims++
 		}
 	}
-	report(t, found)
+	Report(t, found)
 	plain := 0
 	for _, n := range m.plain {
 		plain += n

@@ -1,4 +1,4 @@
-package e2e_test
+package site
 
 import (
 	"bytes"
@@ -19,14 +19,14 @@ type line struct {
 	Cause    string
 }
 
-// lines reads a log; what is not JSON, as Go's own report of a crash, fails the test.
-func lines(t *testing.T, i *instance) []line {
+// Lines reads a log; what is not JSON, as Go's own report of a crash, fails the test.
+func Lines(t *testing.T, i *Instance) []line {
 	t.Helper()
 	var read []line
-	for raw := range bytes.Lines(i.history()) {
+	for raw := range bytes.Lines(i.History()) {
 		var l line
 		if err := json.Unmarshal(raw, &l); err != nil {
-			t.Errorf("the log of %s: %v: %.200q", i.name, err, raw)
+			t.Errorf("the log of %s: %v: %.200q", i.Name, err, raw)
 			continue
 		}
 		read = append(read, l)
@@ -34,12 +34,12 @@ func lines(t *testing.T, i *instance) []line {
 	return read
 }
 
-// leaderships returns those in the logs.
-func leaderships(t *testing.T, among []*instance) []leading {
+// Leaderships returns those in the logs.
+func Leaderships(t *testing.T, among []*Instance) []leading {
 	t.Helper()
 	var found []leading
 	for _, i := range among {
-		for _, l := range lines(t, i) {
+		for _, l := range Lines(t, i) {
 			if l.Message == "leading" {
 				found = append(found, leading{l.Instance, l.Term, l.Time})
 			}

@@ -1,4 +1,4 @@
-package e2e_test
+package site
 
 import (
 	"context"
@@ -26,31 +26,31 @@ const (
 	stateCanceled  = 4
 )
 
-// pair is a site with a journal, two instances, and consumers whose arrivals the history holds.
-func pair(t *testing.T, mode string, db *lab.MariaDB, settings ...string) (s *site, a, b *instance, h *history) {
+// Pair is a site with a journal, two instances, and consumers whose arrivals the history holds.
+func Pair(t *testing.T, mode string, db *lab.MariaDB, settings ...string) (s *Site, a, b *Instance, h *History) {
 	t.Helper()
-	s = newSite(t, siteOptions{})
-	s.journal(mode, db, settings...)
-	a, b = s.start("a"), s.start("b")
-	h = newHistory(s.ns)
-	s.consume(h)
-	s.explain(h)
+	s = New(t, Options{})
+	s.Journal(mode, db, settings...)
+	a, b = s.Start("a"), s.Start("b")
+	h = NewHistory(s.Ns)
+	s.Consume(h)
+	s.Explain(h)
 	return s, a, b, h
 }
 
-// journal gives the site's instances, which start later, a journal in a database of its own.
-func (s *site) journal(mode string, db *lab.MariaDB, settings ...string) {
-	s.t.Helper()
-	dsn := db.Database(s.t)
-	s.db, s.database = db, dsn[strings.LastIndexByte(dsn, '/')+1:]
-	s.settings = append(
+// Journal gives the site's instances, which start later, a journal in a database of its own.
+func (s *Site) Journal(mode string, db *lab.MariaDB, settings ...string) {
+	s.T.Helper()
+	dsn := db.Database(s.T)
+	s.Db, s.database = db, dsn[strings.LastIndexByte(dsn, '/')+1:]
+	s.Settings = append(
 		[]string{"TARRY_HTTP_BODY_LIMIT=4MiB", "TARRY_JOURNAL_MODE=" + mode, "TARRY_JOURNAL_DSN=" + dsn}, settings...)
 }
 
-// row is a message in the journal.
-type row struct {
+// Row is a message in the journal.
+type Row struct {
 	uid, topic, id, key, body string // body: md5
-	seq                       int    // -1: it is none of the load's
+	Seq                       int    // -1: it is none of the load's
 	due                       int64
 	state, version            int
 	changes                   []change
@@ -64,43 +64,43 @@ type change struct {
 	stream, instance       string
 }
 
-// rows reads the whole journal.
-func (s *site) rows() map[string]*row {
-	s.t.Helper()
-	found := map[string]*row{}
-	for _, f := range s.query(
+// Rows reads the whole journal.
+func (s *Site) Rows() map[string]*Row {
+	s.T.Helper()
+	found := map[string]*Row{}
+	for _, f := range s.Query(
 		"SELECT uid, HEX(topic), HEX(id), HEX(`key`), MD5(body), HEX(headers), due, state, version FROM messages", 9) {
-		r := &row{uid: f[0], topic: unhex(s.t, f[1]), id: unhex(s.t, f[2]), key: unhex(s.t, f[3]), body: f[4],
-			seq: seqOf(unhex(s.t, f[5])),
-			due: int64(number(s.t, f[6])), state: int(number(s.t, f[7])), version: int(number(s.t, f[8]))}
+		r := &Row{uid: f[0], topic: unhex(s.T, f[1]), id: unhex(s.T, f[2]), key: unhex(s.T, f[3]), body: f[4],
+			Seq: seqOf(unhex(s.T, f[5])),
+			due: int64(number(s.T, f[6])), state: int(number(s.T, f[7])), version: int(number(s.T, f[8]))}
 		found[r.uid] = r
 	}
-	for _, f := range s.query("SELECT uid, version, state, bucket, at, term, sequence, stream, instance FROM "+
+	for _, f := range s.Query("SELECT uid, version, state, bucket, at, term, sequence, stream, instance FROM "+
 		"transitions ORDER BY uid, version", 9) {
 		r := found[f[0]]
 		if r == nil {
-			s.t.Errorf("the journal has a change of %s, but no message of that uid", f[0])
+			s.T.Errorf("the journal has a change of %s, but no message of that uid", f[0])
 			continue
 		}
 		r.changes = append(r.changes,
-			change{version: int(number(s.t, f[1])), state: int(number(s.t, f[2])), bucket: int(number(s.t, f[3])),
-				at: int64(number(s.t, f[4])), term: number(s.t, f[5]), sequence: number(s.t, f[6]), stream: f[7],
+			change{version: int(number(s.T, f[1])), state: int(number(s.T, f[2])), bucket: int(number(s.T, f[3])),
+				at: int64(number(s.T, f[4])), term: number(s.T, f[5]), sequence: number(s.T, f[6]), stream: f[7],
 				instance: f[8]})
 	}
 	return found
 }
 
-func (s *site) query(statement string, columns int) [][]string {
-	s.t.Helper()
-	out, err := s.db.SQL(s.database, statement)
+func (s *Site) Query(statement string, columns int) [][]string {
+	s.T.Helper()
+	out, err := s.Db.SQL(s.database, statement)
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	var rows [][]string
 	for line := range strings.Lines(out) {
 		f := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
 		if len(f) != columns {
-			s.t.Fatalf("%q has %d columns", line, len(f))
+			s.T.Fatalf("%q has %d columns", line, len(f))
 		}
 		rows = append(rows, f)
 	}
@@ -139,7 +139,7 @@ func seqOf(packed string) int {
 		switch {
 		case i%2 == 0:
 			name = text
-		case name == seqHeader:
+		case name == SeqHeader:
 			if seq, err := strconv.Atoi(text); err == nil {
 				return seq
 			}
@@ -148,15 +148,15 @@ func seqOf(packed string) int {
 	return -1
 }
 
-// lag counts what is in the outbox: changes, as tarry itself counts them.
-func (s *site) lag(rdb *redis.Client) (changes, entries int64, err error) {
+// Lag counts what is in the outbox: changes, as tarry itself counts them.
+func (s *Site) Lag(rdb *redis.Client) (changes, entries int64, err error) {
 	for bucket := range 4 {
-		prefix := fmt.Sprintf("{%s:%d}:", s.ns, bucket)
-		n, err := rdb.HGet(s.t.Context(), prefix+"outboxed", "changes").Int64()
+		prefix := fmt.Sprintf("{%s:%d}:", s.Ns, bucket)
+		n, err := rdb.HGet(s.T.Context(), prefix+"outboxed", "changes").Int64()
 		if err != nil && !errors.Is(err, redis.Nil) {
 			return 0, 0, fmt.Errorf("read the lag: %w", err)
 		}
-		length, err := rdb.XLen(s.t.Context(), prefix+"outbox").Result()
+		length, err := rdb.XLen(s.T.Context(), prefix+"outbox").Result()
 		if err != nil {
 			return 0, 0, fmt.Errorf("read the outbox: %w", err)
 		}
@@ -165,12 +165,12 @@ func (s *site) lag(rdb *redis.Client) (changes, entries int64, err error) {
 	return changes, entries, nil
 }
 
-// emptied waits until the outbox has drained to nothing, and its counters with it.
-func (s *site) emptied() {
-	s.t.Helper()
-	rdb := s.client()
-	lab.Eventually(s.t, patience, func() error {
-		changes, entries, err := s.lag(rdb)
+// Emptied waits until the outbox has drained to nothing, and its counters with it.
+func (s *Site) Emptied() {
+	s.T.Helper()
+	rdb := s.Client()
+	lab.Eventually(s.T, Patience, func() error {
+		changes, entries, err := s.Lag(rdb)
 		if err == nil && (changes != 0 || entries != 0) {
 			err = fmt.Errorf("%d entries stand in the outbox, %d changes are counted", entries, changes)
 		}
@@ -178,27 +178,27 @@ func (s *site) emptied() {
 	})
 }
 
-// journaled waits until nothing is in flight and the outbox is empty, then holds the journal against what happened:
+// Journaled waits until nothing is in flight and the outbox is empty, then holds the journal against what happened:
 // every acknowledged push has one row as it was pushed, whose state is its end; no change of a message is left out; no
 // term falls.
-func (s *site) journaled(h *history) {
-	s.t.Helper()
-	rdb := s.client()
-	lab.Eventually(s.t, patience, func() error { // what has arrived may not have ended in Redis yet
-		_, _, claimed, err := s.held(s.t.Context(), rdb, time.Time{}, anyTerm)
+func (s *Site) Journaled(h *History) {
+	s.T.Helper()
+	rdb := s.Client()
+	lab.Eventually(s.T, Patience, func() error { // what has arrived may not have ended in Redis yet
+		_, _, claimed, err := s.Held(s.T.Context(), rdb, time.Time{}, AnyTerm)
 		if err == nil && claimed > 0 {
 			err = fmt.Errorf("%d messages are claimed", claimed)
 		}
 		return err
 	})
-	s.emptied()
-	rows := s.rows()
-	report(s.t, compare(h.snapshot(), rows))
+	s.Emptied()
+	rows := s.Rows()
+	Report(s.T, compare(h.Snapshot(), rows))
 	changes := 0
 	for _, r := range rows {
 		changes += len(r.changes)
 	}
-	s.t.Logf("journal: %d messages, %d changes", len(rows), changes)
+	s.T.Logf("journal: %d messages, %d changes", len(rows), changes)
 }
 
 // The rules of compare.
@@ -213,30 +213,30 @@ const (
 )
 
 // compare holds the rows of a journal that has everything against a history.
-func compare(h *history, rows map[string]*row) []violation {
-	c := checker{h: h, by: map[int][]arrival{}}
-	for _, a := range h.arrivals {
-		c.by[a.seq] = append(c.by[a.seq], a)
+func compare(h *History, rows map[string]*Row) []Violation {
+	c := checker{h: h, by: map[int][]Arrival{}}
+	for _, a := range h.Arrivals {
+		c.by[a.Seq] = append(c.by[a.Seq], a)
 	}
-	bySeq := map[int][]*row{}
+	bySeq := map[int][]*Row{}
 	for _, r := range rows {
-		bySeq[r.seq] = append(bySeq[r.seq], r)
+		bySeq[r.Seq] = append(bySeq[r.Seq], r)
 		c.versions(r)
 	}
 	words := map[int]string{}
 	for _, k := range h.canceled {
-		words[k.seq] = k.word
+		words[k.Seq] = k.Word
 	}
-	for seq, s := range h.sent {
+	for seq, s := range h.Sent {
 		mine := bySeq[seq]
 		switch {
 		case len(mine) > 1:
 			c.fail(ruleTwice, seq, "as %s and as %s", mine[0].uid, mine[1].uid)
 		case len(mine) == 1:
 			c.row(s, mine[0], words[seq])
-		case s.kept || len(c.by[seq]) > 0:
-			c.fail(ruleUnwritten, seq, "uid %q, due %s, acknowledged %v, seen %d times", s.uid, stamp(s.notBefore),
-				s.kept, len(c.by[seq]))
+		case s.Kept || len(c.by[seq]) > 0:
+			c.fail(ruleUnwritten, seq, "uid %q, due %s, acknowledged %v, seen %d times", s.Uid, Stamp(s.NotBefore),
+				s.Kept, len(c.by[seq]))
 		}
 	}
 	c.fallen(rows)
@@ -244,59 +244,59 @@ func compare(h *history, rows map[string]*row) []violation {
 }
 
 // row compares one message with its row.
-func (c *checker) row(s *sent, r *row, word string) {
-	sum := md5.Sum(s.body)
-	if r.topic != s.subject || r.id != s.id || r.key != s.key || r.body != hex.EncodeToString(sum[:]) ||
-		s.due != 0 && r.due != s.due || s.uid != "" && r.uid != s.uid {
-		c.fail(ruleContent, s.seq, "%+v, pushed to %s as %q of %q, due %d, uid %q", *r, s.subject, s.id,
-			s.key, s.due, s.uid)
+func (c *checker) row(s *Sent, r *Row, word string) {
+	sum := md5.Sum(s.Body)
+	if r.topic != s.subject || r.id != s.Id || r.key != s.Key || r.body != hex.EncodeToString(sum[:]) ||
+		s.Due != 0 && r.due != s.Due || s.Uid != "" && r.uid != s.Uid {
+		c.fail(ruleContent, s.Seq, "%+v, pushed to %s as %q of %q, due %d, uid %q", *r, s.subject, s.Id,
+			s.Key, s.Due, s.Uid)
 	}
-	came := c.by[s.seq]
+	came := c.by[s.Seq]
 	switch {
-	case r.state == stateDelivered && word != okCancel:
+	case r.state == stateDelivered && word != OkCancel:
 	case r.state == stateCanceled && len(came) == 0 && word != "in_flight" && word != "already_delivered":
 	// its attempts ended, and one of them may have got through
 	case r.state == stateCanceled && word == "maybe_delivered":
 	default:
-		c.fail(ruleEnd, s.seq, "%s is in state %d, was seen %d times, and its cancel was answered %q", r.uid, r.state,
+		c.fail(ruleEnd, s.Seq, "%s is in state %d, was seen %d times, and its cancel was answered %q", r.uid, r.state,
 			len(came), word)
 	}
 	for _, a := range came {
 		uid, _ := strings.CutSuffix(a.header.Get(nats.MsgIdHdr), "@"+c.h.ns)
 		if uid != r.uid {
-			c.fail(ruleContent, s.seq, "%s, and it was seen as %s", r.uid, uid)
+			c.fail(ruleContent, s.Seq, "%s, and it was seen as %s", r.uid, uid)
 		}
 	}
 	if last := len(r.changes) - 1; last >= 0 && r.state == stateDelivered {
 		recorded := r.changes[last]
 		there := len(came) == 0 // spared: nobody can know
 		for _, a := range came {
-			there = there || a.stored == recorded.sequence
+			there = there || a.Stored == recorded.sequence
 		}
 		if !there || (recorded.stream != "") != s.stream {
-			c.fail(rulePlace, s.seq, "%s is recorded in %q at %d", r.uid, recorded.stream, recorded.sequence)
+			c.fail(rulePlace, s.Seq, "%s is recorded in %q at %d", r.uid, recorded.stream, recorded.sequence)
 		}
 	}
 }
 
 // versions: a message's changes are its versions from 1, and the last of them is its state.
-func (c *checker) versions(r *row) {
+func (c *checker) versions(r *Row) {
 	term := uint64(0)
 	for i, x := range r.changes {
 		switch {
 		case x.version != i+1:
-			c.fail(ruleGap, r.seq, "%s: version %d comes after %d", r.uid, x.version, i)
+			c.fail(ruleGap, r.Seq, "%s: version %d comes after %d", r.uid, x.version, i)
 			return
 		case i == 0 && x.state != stateWaiting:
-			c.fail(ruleEnd, r.seq, "%s began in state %d", r.uid, x.state)
+			c.fail(ruleEnd, r.Seq, "%s began in state %d", r.uid, x.state)
 		case x.term > 0 && x.term < term:
-			c.fail(ruleFell, r.seq, "%s: version %d is of term %d, an earlier one of term %d", r.uid,
+			c.fail(ruleFell, r.Seq, "%s: version %d is of term %d, an earlier one of term %d", r.uid,
 				x.version, x.term, term)
 		}
 		term = max(term, x.term)
 	}
 	if n := len(r.changes); n == 0 || n != r.version || r.changes[n-1].state != r.state {
-		c.fail(ruleGap, r.seq, "%s has version %d and state %d, and %d changes: %+v", r.uid, r.version,
+		c.fail(ruleGap, r.Seq, "%s has version %d and state %d, and %d changes: %+v", r.uid, r.version,
 			r.state, n, r.changes)
 	}
 }
@@ -306,7 +306,7 @@ func (c *checker) versions(r *row) {
 const clockSlack = 20 // ms
 
 // fallen: by time, the terms of a bucket never fall.
-func (c *checker) fallen(rows map[string]*row) {
+func (c *checker) fallen(rows map[string]*Row) {
 	byBucket := map[int][]change{}
 	for _, r := range rows {
 		for _, x := range r.changes {
@@ -326,48 +326,48 @@ func (c *checker) fallen(rows map[string]*row) {
 			if x.term < highest && x.at > begun[highest]+clockSlack {
 				c.fail(ruleFell, -1, "bucket %d: a change of term %d at %s, %d ms after the first of term %d",
 					bucket, x.term,
-					stamp(time.UnixMilli(x.at)), x.at-begun[highest], highest)
+					Stamp(time.UnixMilli(x.at)), x.at-begun[highest], highest)
 			}
 			highest = max(highest, x.term)
 		}
 	}
 }
 
-// explain shows, when the test has failed, what the journal has of a few missing messages.
-func (s *site) explain(h *history) {
-	s.t.Cleanup(func() {
-		if !s.t.Failed() || !s.db.Running() {
+// Explain shows, when the test has failed, what the journal has of a few missing messages.
+func (s *Site) Explain(h *History) {
+	s.T.Cleanup(func() {
+		if !s.T.Failed() || !s.Db.Running() {
 			return
 		}
-		bySeq := map[int]*row{}
-		for _, r := range s.rows() {
-			bySeq[r.seq] = r
+		bySeq := map[int]*Row{}
+		for _, r := range s.Rows() {
+			bySeq[r.Seq] = r
 		}
-		h.mu.Lock()
-		defer h.mu.Unlock()
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
 		spared := h.sparedLocked()
 		shown := 0
-		for seq, m := range h.sent {
-			if m.kept && !h.seen[seq] && !spared[seq] && shown < 5 {
+		for seq, m := range h.Sent {
+			if m.Kept && !h.seen[seq] && !spared[seq] && shown < 5 {
 				shown++
-				s.t.Logf("message %d, due %s, uid %q, is missing; the journal has %+v; redis has %s", seq,
-					stamp(m.notBefore), m.uid, bySeq[seq], s.stands(bySeq[seq]))
+				s.T.Logf("message %d, due %s, uid %q, is missing; the journal has %+v; redis has %s", seq,
+					Stamp(m.NotBefore), m.Uid, bySeq[seq], s.stands(bySeq[seq]))
 			}
 		}
 	})
 }
 
 // stands returns where a message is in Redis.
-func (s *site) stands(r *row) string {
-	if r == nil || !s.redis.Running() {
+func (s *Site) stands(r *Row) string {
+	if r == nil || !s.Redis.Running() {
 		return "?"
 	}
 	ctx, stop := context.WithTimeout(context.Background(), time.Second)
 	defer stop()
-	rdb := redis.NewClient(&redis.Options{Addr: s.redis.Addr, Password: redisPassword})
+	rdb := redis.NewClient(&redis.Options{Addr: s.Redis.Addr, Password: RedisPassword})
 	defer rdb.Close()
 	for bucket := range 4 {
-		prefix := fmt.Sprintf("{%s:%d}:", s.ns, bucket)
+		prefix := fmt.Sprintf("{%s:%d}:", s.Ns, bucket)
 		if there, err := rdb.HExists(ctx, prefix+"msg", r.uid).Result(); err == nil && there {
 			return fmt.Sprintf("it in bucket %d: due %v, claimed %q, mark %q, lanes %v, gen %q", bucket,
 				rdb.ZScore(ctx, prefix+"due", r.uid).Val(),

@@ -1,4 +1,4 @@
-package e2e_test
+package site
 
 import (
 	"context"
@@ -19,30 +19,30 @@ type view struct {
 	leader string
 }
 
-// poll asks every instance who leads, several times a second, until the test ends.
-func (s *site) poll() *views {
+// Poll asks every instance who leads, several times a second, until the test ends.
+func (s *Site) Poll() *views {
 	v := &views{seen: map[string][]view{}}
-	ctx, stop := context.WithCancel(s.t.Context())
+	ctx, stop := context.WithCancel(s.T.Context())
 	var wg sync.WaitGroup
-	for _, i := range s.instances {
+	for _, i := range s.Instances {
 		wg.Go(func() {
-			for ; ctx.Err() == nil; pause(ctx, 100*time.Millisecond) {
-				a, err := i.call(ctx, http.MethodGet, "/v1/cluster", nil)
-				if err != nil || a.status != http.StatusOK || a.Leader == nil {
+			for ; ctx.Err() == nil; Pause(ctx, 100*time.Millisecond) {
+				a, err := i.Call(ctx, http.MethodGet, "/v1/cluster", nil)
+				if err != nil || a.Status != http.StatusOK || a.Leader == nil {
 					continue
 				}
 				v.mu.Lock()
-				v.seen[i.name] = append(v.seen[i.name], view{a.Term, a.Leader.Instance})
+				v.seen[i.Name] = append(v.seen[i.Name], view{a.Term, a.Leader.Instance})
 				v.mu.Unlock()
 			}
 		})
 	}
-	s.t.Cleanup(func() { stop(); wg.Wait() })
+	s.T.Cleanup(func() { stop(); wg.Wait() })
 	return v
 }
 
-// judge: whoever is asked sees terms that never fall, and all see one leader for a term.
-func (v *views) judge(t *testing.T) {
+// Judge: whoever is asked sees terms that never fall, and all see one leader for a term.
+func (v *views) Judge(t *testing.T) {
 	t.Helper()
 	v.mu.Lock()
 	defer v.mu.Unlock()

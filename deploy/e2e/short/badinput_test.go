@@ -1,4 +1,4 @@
-package e2e_test
+package short_test
 
 import (
 	"context"
@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -146,14 +147,14 @@ func badPushes(ns string) []bad {
 }
 
 // contents is how much every key of the namespace holds: what a refused push must not change.
-func (s *site) contents(rdb *redis.Client) map[string]int64 {
-	s.t.Helper()
-	ctx := s.t.Context()
+func contents(s *site.Site, rdb *redis.Client) map[string]int64 {
+	s.T.Helper()
+	ctx := s.T.Context()
 	sizes := map[string]int64{}
 	for scan := rdb.Scan(ctx, 0, "*", 1000).Iterator(); ; {
 		if !scan.Next(ctx) {
 			if scan.Err() != nil || len(sizes) == 0 {
-				s.t.Fatalf("%d keys: %v", len(sizes), scan.Err())
+				s.T.Fatalf("%d keys: %v", len(sizes), scan.Err())
 			}
 			return sizes
 		}
@@ -173,20 +174,20 @@ func (s *site) contents(rdb *redis.Client) map[string]int64 {
 
 func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{nats: []lab.NATSOption{lab.NATSConfig(fmt.Sprintf("max_payload: %d", maxPayload))}})
-	a := s.start("a")
-	h := newHistory(s.ns)
-	s.consume(h)
-	rdb := s.client()
+	s := site.New(t, site.Options{Nats: []lab.NATSOption{lab.NATSConfig(fmt.Sprintf("max_payload: %d", maxPayload))}})
+	a := s.Start("a")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	rdb := s.Client()
 	// One message is kept, so that there is a state to spoil.
-	first := s.push(a, map[string]any{"topic": "bells.kept", "delay": "3653d", "id": "taken", "body": "the first"})
+	first := s.Push(a, map[string]any{"topic": "bells.kept", "delay": "3653d", "id": "taken", "body": "the first"})
 	if year := first.Due.Year(); year < time.Now().Year()+9 {
 		t.Errorf("ten years from now is %s", first.Due)
 	}
-	before := s.contents(rdb)
+	before := contents(s, rdb)
 
-	for _, b := range badPushes(s.ns) {
-		answer, err := a.call(t.Context(), http.MethodPost, "/v1/messages", b.json)
+	for _, b := range badPushes(s.Ns) {
+		answer, err := a.Call(t.Context(), http.MethodPost, "/v1/messages", b.json)
 		if err != nil {
 			t.Errorf("%s: %v", b.name, err)
 			continue
@@ -195,44 +196,44 @@ func TestBadInputIsRefusedByBothDoorsBeforeAnythingIsWritten(t *testing.T) {
 		if b.word == "too_large" {
 			status = http.StatusRequestEntityTooLarge
 		}
-		if answer.status != status || !strings.HasPrefix(answer.Error, b.word) {
-			t.Errorf("%s: %d %.300s, want %d %s", b.name, answer.status, answer.raw, status, b.word)
+		if answer.Status != status || !strings.HasPrefix(answer.Error, b.word) {
+			t.Errorf("%s: %d %.300s, want %d %s", b.name, answer.Status, answer.Raw, status, b.word)
 		}
 		says(t, b, answer.Detail)
 	}
 	// A good push with the name of another message.
-	answer := s.must(a, http.MethodPost, "/v1/messages",
+	answer := s.Must(a, http.MethodPost, "/v1/messages",
 		map[string]any{"topic": "bells.kept", "delay": "1s", "id": "taken", "body": "another"})
-	if answer.status != http.StatusConflict ||
+	if answer.Status != http.StatusConflict ||
 		answer.Error != "duplicate_id" || answer.UID != first.UID {
-		t.Errorf("a name that is taken: %d %s", answer.status, answer.raw)
+		t.Errorf("a name that is taken: %d %s", answer.Status, answer.Raw)
 	}
-	batch := s.must(a, http.MethodPost, "/v1/messages/batch",
+	batch := s.Must(a, http.MethodPost, "/v1/messages/batch",
 		`{"messages":[{"topic":"bells.*","delay":"1s"},{"topic":"bells.a","delay":"-1s"}]}`)
 	if len(batch.Results) != 2 || batch.Results[0].Error != "invalid_topic" ||
 		batch.Results[1].Error != "invalid_delay" {
-		t.Errorf("a batch: %d %s", batch.status, batch.raw)
+		t.Errorf("a batch: %d %s", batch.Status, batch.Raw)
 	}
 	many := `{"messages":[` + strings.Repeat(`{"topic":"bells.a","delay":"1s"},`, 1000) +
 		`{"topic":"bells.a","delay":"1s"}]}`
-	if answer := s.must(a, http.MethodPost, "/v1/messages/batch", many); answer.status/100 != 4 ||
+	if answer := s.Must(a, http.MethodPost, "/v1/messages/batch", many); answer.Status/100 != 4 ||
 		!strings.Contains(answer.Detail, "1000") {
-		t.Errorf("1001 in a batch: %d %s", answer.status, answer.raw)
+		t.Errorf("1001 in a batch: %d %s", answer.Status, answer.Raw)
 	}
-	if after := s.contents(rdb); !maps.Equal(before, after) {
+	if after := contents(s, rdb); !maps.Equal(before, after) {
 		t.Errorf("refused over http, and redis holds %v, before %v", after, before)
 	}
 
-	s.badByTag(badPushes(s.ns))
-	if after := s.contents(rdb); !maps.Equal(before, after) {
+	badByTag(s, badPushes(s.Ns))
+	if after := contents(s, rdb); !maps.Equal(before, after) {
 		t.Errorf("refused by tag, and redis holds %v, before %v", after, before)
 	}
-	if _, n := h.counts(); n > 0 {
+	if _, n := h.Counts(); n > 0 {
 		t.Errorf("%d messages were delivered", n)
 	}
-	s.largestBodies(a, h)
-	s.pastMeansNow(a, h)
-	s.rejectIsPushedAgain(a)
+	largestBodies(s, a, h)
+	pastMeansNow(s, a, h)
+	rejectIsPushedAgain(s, a)
 }
 
 func says(t *testing.T, b bad, text string) {
@@ -249,20 +250,20 @@ func says(t *testing.T, b bad, text string) {
 
 // badByTag publishes all that can be to the intake, and finds each among the rejects, with its reason, subject and
 // body.
-func (s *site) badByTag(all []bad) {
-	s.t.Helper()
-	ctx, stop := context.WithTimeout(s.t.Context(), patience)
+func badByTag(s *site.Site, all []bad) {
+	s.T.Helper()
+	ctx, stop := context.WithTimeout(s.T.Context(), site.Patience)
 	defer stop()
-	js := openJetStream(s.t, s.connect("careless producer"))
+	js := site.OpenJetStream(s.T, s.Connect("careless producer"))
 	wanted := map[string]bad{}
 	for _, b := range all {
 		if b.headers == nil || b.subject == "" {
 			continue
 		}
-		body := bodyMarker + b.name
+		body := site.BodyMarker + b.name
 		if _, err := js.PublishMsg(
 			ctx, &nats.Msg{Subject: "delayed." + b.subject, Header: b.headers, Data: []byte(body)}); err != nil {
-			s.t.Errorf("%s: %v", b.name, err)
+			s.T.Errorf("%s: %v", b.name, err)
 			continue
 		}
 		wanted[body] = b
@@ -270,41 +271,41 @@ func (s *site) badByTag(all []bad) {
 	taken := bad{name: "a name that is taken", subject: "bells.kept", word: "duplicate_id",
 		headers: nats.Header{"Tarry-Delay": {"1s"}, "Tarry-Id": {"taken"}}}
 	if _, err := js.PublishMsg(ctx, &nats.Msg{Subject: "delayed." + taken.subject, Header: taken.headers,
-		Data: []byte(bodyMarker + taken.name)}); err != nil {
-		s.t.Fatal(err)
+		Data: []byte(site.BodyMarker + taken.name)}); err != nil {
+		s.T.Fatal(err)
 	}
-	wanted[bodyMarker+taken.name] = taken
+	wanted[site.BodyMarker+taken.name] = taken
 	if len(wanted) < 25 {
-		s.t.Fatalf("only %d bad pushes go by tag", len(wanted))
+		s.T.Fatalf("only %d bad pushes go by tag", len(wanted))
 	}
-	rejects, err := js.OrderedConsumer(ctx, "TARRY_REJECTED_"+s.ns, jetstream.OrderedConsumerConfig{})
+	rejects, err := js.OrderedConsumer(ctx, "TARRY_REJECTED_"+s.Ns, jetstream.OrderedConsumerConfig{})
 	if err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	for len(wanted) > 0 {
-		m, err := rejects.Next(jetstream.FetchMaxWait(patience))
+		m, err := rejects.Next(jetstream.FetchMaxWait(site.Patience))
 		if err != nil {
-			s.t.Fatalf("%d are not among the rejects, as %v: %v", len(wanted), slices.Sorted(maps.Keys(wanted)), err)
+			s.T.Fatalf("%d are not among the rejects, as %v: %v", len(wanted), slices.Sorted(maps.Keys(wanted)), err)
 		}
 		b, ok := wanted[string(m.Data())]
 		if !ok {
-			s.t.Errorf("a reject that is none: %s %v", quoted(m.Data()), m.Headers())
+			s.T.Errorf("a reject that is none: %s %v", site.Quoted(m.Data()), m.Headers())
 			continue
 		}
 		delete(wanted, string(m.Data()))
 		reason := m.Headers().Get("Tarry-Reason")
 		if !strings.HasPrefix(reason, b.word) || m.Headers().Get("Tarry-Subject") != "delayed."+b.subject {
-			s.t.Errorf("%s: reason %q, subject %q", b.name, reason, m.Headers().Get("Tarry-Subject"))
+			s.T.Errorf("%s: reason %q, subject %q", b.name, reason, m.Headers().Get("Tarry-Subject"))
 		}
-		says(s.t, b, reason)
+		says(s.T, b, reason)
 	}
-	s.taken(js) // and the intake holds nothing back
+	s.Taken(js) // and the intake holds nothing back
 }
 
 // rejectIsPushedAgain finds an acknowledged push that was refused by its topic and id alone, and pushes it under a new
 // name.
-func (s *site) rejectIsPushedAgain(a *instance) {
-	s.t.Helper()
+func rejectIsPushedAgain(s *site.Site, a *site.Instance) {
+	s.T.Helper()
 	var page struct {
 		Rejects []struct {
 			Sequence   uint64
@@ -312,60 +313,60 @@ func (s *site) rejectIsPushedAgain(a *instance) {
 		}
 	}
 	find := func() string {
-		found := s.must(a, http.MethodGet, "/v1/rejects?topic=bells.*&id=taken&limit=1000", nil)
+		found := s.Must(a, http.MethodGet, "/v1/rejects?topic=bells.*&id=taken&limit=1000", nil)
 		page.Rejects = nil
-		if err := json.Unmarshal([]byte(found.raw), &page); err != nil {
-			s.t.Fatalf("%s: %v", found.raw, err)
+		if err := json.Unmarshal([]byte(found.Raw), &page); err != nil {
+			s.T.Fatalf("%s: %v", found.Raw, err)
 		}
-		return found.raw
+		return found.Raw
 	}
 	if raw := find(); len(page.Rejects) != 1 || page.Rejects[0].Reason != "duplicate_id" {
-		s.t.Fatalf("got %s", raw)
+		s.T.Fatalf("got %s", raw)
 	}
 	order := map[string]any{"sequence": page.Rejects[0].Sequence,
 		"set": map[string]string{"Tarry-Id": "free", "Tarry-Delay": "1h"}}
-	if again := s.must(a, http.MethodPost, "/v1/rejects/requeue", order); again.status != http.StatusOK ||
+	if again := s.Must(a, http.MethodPost, "/v1/rejects/requeue", order); again.Status != http.StatusOK ||
 		again.ID != "free" || again.State != "waiting" {
-		s.t.Errorf("got %d %s", again.status, again.raw)
+		s.T.Errorf("got %d %s", again.Status, again.Raw)
 	}
-	if kept := s.must(a, http.MethodGet, "/v1/messages/free", nil); kept.status != http.StatusOK ||
-		!strings.Contains(kept.raw, bodyMarker+"a name that is taken") {
-		s.t.Errorf("got %d %s", kept.status, kept.raw)
+	if kept := s.Must(a, http.MethodGet, "/v1/messages/free", nil); kept.Status != http.StatusOK ||
+		!strings.Contains(kept.Raw, site.BodyMarker+"a name that is taken") {
+		s.T.Errorf("got %d %s", kept.Status, kept.Raw)
 	}
 	if raw := find(); len(page.Rejects) != 0 {
-		s.t.Errorf("what was pushed again is still there: %s", raw)
+		s.T.Errorf("what was pushed again is still there: %s", raw)
 	}
 }
 
 // largestBodies finds the limit in the refusal of a body at max_payload: a body that just fits must arrive, one byte
 // more is refused before it is kept.
-func (s *site) largestBodies(a *instance, h *history) {
-	s.t.Helper()
-	push := func(size int, seq int) answer {
-		return s.must(a, http.MethodPost, "/v1/messages", map[string]any{
+func largestBodies(s *site.Site, a *site.Instance, h *site.History) {
+	s.T.Helper()
+	push := func(size int, seq int) site.Answer {
+		return s.Must(a, http.MethodPost, "/v1/messages", map[string]any{
 			"topic":   "jobs.large",
 			"delay":   "1ms",
-			"headers": map[string]string{seqHeader: strconv.Itoa(seq)},
+			"headers": map[string]string{site.SeqHeader: strconv.Itoa(seq)},
 			"body":    strings.Repeat("b", size),
 		})
 	}
 	refused := push(maxPayload, 1)
-	if refused.status != http.StatusRequestEntityTooLarge || refused.Error != "too_large" {
-		s.t.Errorf("a body of max_payload: %d %s", refused.status, refused.raw)
+	if refused.Status != http.StatusRequestEntityTooLarge || refused.Error != "too_large" {
+		s.T.Errorf("a body of max_payload: %d %s", refused.Status, refused.Raw)
 	}
 	numbers := regexp.MustCompile(`\d+`).FindAllString(refused.Detail, -1)
 	if len(numbers) == 0 || !strings.Contains(refused.Detail, "body") {
-		s.t.Fatalf("the refusal names no limit: %s", refused.Detail)
+		s.T.Fatalf("the refusal names no limit: %s", refused.Detail)
 	}
 	// The largest body that is taken, by halves.
 	low, high := maxPayload/2, maxPayload
-	if kept := push(low, 1); kept.status != http.StatusCreated {
-		s.t.Fatalf("a body of %d: %d %s", low, kept.status, kept.raw)
+	if kept := push(low, 1); kept.Status != http.StatusCreated {
+		s.T.Fatalf("a body of %d: %d %s", low, kept.Status, kept.Raw)
 	}
 	taken := 1
 	for high-low > 1 {
 		middle := (low + high) / 2
-		if push(middle, 1).status == http.StatusCreated {
+		if push(middle, 1).Status == http.StatusCreated {
 			low = middle
 			taken++
 		} else {
@@ -373,33 +374,33 @@ func (s *site) largestBodies(a *instance, h *history) {
 		}
 	}
 	if low < maxPayload-8<<10 {
-		s.t.Errorf("the largest body taken is %d, far below max_payload, %d", low, maxPayload)
+		s.T.Errorf("the largest body taken is %d, far below max_payload, %d", low, maxPayload)
 	}
-	lab.Eventually(s.t, patience, func() error {
-		if _, n := h.counts(); n < taken {
+	lab.Eventually(s.T, site.Patience, func() error {
+		if _, n := h.Counts(); n < taken {
 			return fmt.Errorf("%d of %d large messages arrived", n, taken)
 		}
 		return nil
 	})
 	largest := 0
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	for _, x := range h.arrivals {
-		largest = max(largest, len(x.body))
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	for _, x := range h.Arrivals {
+		largest = max(largest, len(x.Body))
 	}
 	if largest != low {
-		s.t.Errorf("the largest body that arrived is %d, the largest taken %d", largest, low)
+		s.T.Errorf("the largest body that arrived is %d, the largest taken %d", largest, low)
 	}
-	s.t.Logf("max_payload %d: the largest body is %d", maxPayload, low)
+	s.T.Logf("max_payload %d: the largest body is %d", maxPayload, low)
 }
 
-func (s *site) pastMeansNow(a *instance, h *history) {
-	s.t.Helper()
-	s.push(a, map[string]any{"topic": "bells.past", "at": "1999-12-31T23:59:59Z", "body": "late"})
-	lab.Eventually(s.t, 10*time.Second, func() error {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		if !slices.ContainsFunc(h.arrivals, func(x arrival) bool { return x.subject == "bells.past" }) {
+func pastMeansNow(s *site.Site, a *site.Instance, h *site.History) {
+	s.T.Helper()
+	s.Push(a, map[string]any{"topic": "bells.past", "at": "1999-12-31T23:59:59Z", "body": "late"})
+	lab.Eventually(s.T, 10*time.Second, func() error {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		if !slices.ContainsFunc(h.Arrivals, func(x site.Arrival) bool { return x.Subject == "bells.past" }) {
 			return errors.New("a message of the past has not arrived")
 		}
 		return nil

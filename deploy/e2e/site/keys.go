@@ -1,4 +1,4 @@
-package e2e_test
+package site
 
 import (
 	"context"
@@ -17,15 +17,15 @@ import (
 // What the tests know of the keys in Redis: {ns:bucket}:due and {ns:bucket}:parked:<lane> are ZSETs by due time,
 // ms*256, and {ns:bucket}:claimed is a HASH of uid → term:number, with one field without a name that means nothing.
 
-// held counts what the keys of the site's namespace hold: waiting (parked ones too), due before the given time among
+// Held counts what the keys of the site's namespace hold: waiting (parked ones too), due before the given time among
 // those, and claimed under the given term or an older one.
-func (s *site) held(ctx context.Context, rdb *redis.Client, before time.Time,
+func (s *Site) Held(ctx context.Context, rdb *redis.Client, before time.Time,
 	term uint64) (waiting, overdue, claimed int64, err error) {
 	keys := 0
-	for scan := rdb.Scan(ctx, 0, "{"+s.ns+":*", 1000).Iterator(); ; {
+	for scan := rdb.Scan(ctx, 0, "{"+s.Ns+":*", 1000).Iterator(); ; {
 		if !scan.Next(ctx) {
 			if err := scan.Err(); err != nil || keys == 0 {
-				return 0, 0, 0, fmt.Errorf("namespace %s has %d keys: %w", s.ns, keys, err)
+				return 0, 0, 0, fmt.Errorf("namespace %s has %d keys: %w", s.Ns, keys, err)
 			}
 			return waiting, overdue, claimed, nil
 		}
@@ -62,12 +62,12 @@ func (s *site) held(ctx context.Context, rdb *redis.Client, before time.Time,
 	}
 }
 
-const anyTerm = 1<<63 - 1
+const AnyTerm = 1<<63 - 1
 
-// claims is what every uid that is claimed is claimed under: term:number.
-func (s *site) claims(ctx context.Context, rdb *redis.Client) (map[string]string, error) {
+// Claims is what every uid that is claimed is claimed under: term:number.
+func (s *Site) Claims(ctx context.Context, rdb *redis.Client) (map[string]string, error) {
 	all := map[string]string{}
-	scan := rdb.Scan(ctx, 0, "{"+s.ns+":*}:claimed", 1000).Iterator()
+	scan := rdb.Scan(ctx, 0, "{"+s.Ns+":*}:claimed", 1000).Iterator()
 	for scan.Next(ctx) {
 		under, err := rdb.HGetAll(ctx, scan.Val()).Result()
 		if err != nil {
@@ -79,11 +79,11 @@ func (s *site) claims(ctx context.Context, rdb *redis.Client) (map[string]string
 	return all, scan.Err()
 }
 
-// taken waits until every push in the intake is accepted or refused.
-func (s *site) taken(js jetstream.JetStream) {
-	s.t.Helper()
-	lab.Eventually(s.t, patience, func() error {
-		stream, err := js.Stream(s.t.Context(), "TARRY_"+s.ns)
+// Taken waits until every push in the intake is accepted or refused.
+func (s *Site) Taken(js jetstream.JetStream) {
+	s.T.Helper()
+	lab.Eventually(s.T, Patience, func() error {
+		stream, err := js.Stream(s.T.Context(), "TARRY_"+s.Ns)
 		if err == nil && stream.CachedInfo().State.Msgs > 0 {
 			err = fmt.Errorf("%d pushes are in the intake", stream.CachedInfo().State.Msgs)
 		}
@@ -91,9 +91,9 @@ func (s *site) taken(js jetstream.JetStream) {
 	})
 }
 
-// drained returns an error while messages wait or are claimed.
-func (s *site) drained(rdb *redis.Client) error {
-	waiting, _, claimed, err := s.held(s.t.Context(), rdb, time.Time{}, anyTerm)
+// Drained returns an error while messages wait or are claimed.
+func (s *Site) Drained(rdb *redis.Client) error {
+	waiting, _, claimed, err := s.Held(s.T.Context(), rdb, time.Time{}, AnyTerm)
 	if err == nil && waiting+claimed > 0 {
 		err = fmt.Errorf("%d messages wait and %d are claimed", waiting, claimed)
 	}

@@ -1,4 +1,4 @@
-package e2e_test
+package short_test
 
 import (
 	"net"
@@ -7,12 +7,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 func TestServeRefusesABadSettingByName(t *testing.T) {
 	t.Parallel()
-	binary := lab.Binary(t, "./cmd/tarry", lab.Race()...)
+	binary := site.Binary(t)
 	for name, c := range map[string]struct {
 		env  []string
 		args []string
@@ -27,14 +28,14 @@ func TestServeRefusesABadSettingByName(t *testing.T) {
 		"half a journal": {[]string{"TARRY_JOURNAL_MODE=sync"}, nil, []string{"journal.mode", "journal.dsn"}},
 		"without a token": {[]string{"TARRY_HTTP_LISTEN=0.0.0.0:0"}, nil,
 			[]string{"http.listen", "http.token", "http.insecure"}},
-		"a secret": {[]string{"TARRY_HTTP_TOKEN=short", "TARRY_REDIS_PASSWORD=" + redisPassword + "\x01"}, nil,
+		"a secret": {[]string{"TARRY_HTTP_TOKEN=short", "TARRY_REDIS_PASSWORD=" + site.RedisPassword + "\x01"}, nil,
 			[]string{"http.token", "redis.password"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			p := lab.Start(t, "tarry-refused", append(c.env, "GORACE=atexit_sleep_ms=0"), binary,
 				append([]string{"serve"}, c.args...)...)
-			if code := p.Wait(patience); code != 2 {
+			if code := p.Wait(site.Patience); code != 2 {
 				t.Errorf("it ended with %d, want 2", code)
 			}
 			for _, word := range c.says {
@@ -42,7 +43,7 @@ func TestServeRefusesABadSettingByName(t *testing.T) {
 					t.Errorf("it does not say %q: %s", word, p.Log())
 				}
 			}
-			if strings.Contains(p.Log(), redisPassword) ||
+			if strings.Contains(p.Log(), site.RedisPassword) ||
 				strings.Contains(p.Log(), "short") && name == "a secret" && strings.Contains(p.Log(), `"short"`) {
 				t.Errorf("it shows a secret: %s", p.Log())
 			}
@@ -52,13 +53,13 @@ func TestServeRefusesABadSettingByName(t *testing.T) {
 
 func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
-	rdb := s.client()
+	s := site.New(t, site.Options{})
+	rdb := s.Client()
 	if err := rdb.ConfigSet(t.Context(), "maxmemory-policy", "allkeys-lru").Err(); err != nil {
 		t.Fatal(err)
 	}
-	evicting := s.launch("evicting")
-	if code := evicting.Wait(patience); code != 1 && code != 2 {
+	evicting := s.Launch("evicting")
+	if code := evicting.Wait(site.Patience); code != 1 && code != 2 {
 		t.Errorf("it ended with %d", code)
 	}
 	for _, word := range []string{"maxmemory-policy", "allkeys-lru", "noeviction"} {
@@ -72,9 +73,9 @@ func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
 	if err := rdb.ConfigSet(t.Context(), "maxmemory-policy", "noeviction").Err(); err != nil {
 		t.Fatal(err)
 	}
-	s.start("four")
-	eight := s.launch("eight", "TARRY_BUCKETS=8")
-	if code := eight.Wait(patience); code != 1 && code != 2 {
+	s.Start("four")
+	eight := s.Launch("eight", "TARRY_BUCKETS=8")
+	if code := eight.Wait(site.Patience); code != 1 && code != 2 {
 		t.Errorf("it ended with %d", code)
 	}
 	for _, word := range []string{"buckets is 8", "begun with 4", "set buckets to 4", "empty Redis"} {
@@ -86,33 +87,33 @@ func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
 
 func TestServeWaitsForServersThatAreNotThereYet(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{zk: true})
-	s.redis.Kill()
-	s.nats.Kill()
-	s.zk.Kill()
-	a := s.launch("a")
-	s.missing(a, "nats", "redis", "zookeeper")
-	answer := s.must(a, http.MethodPost, "/v1/messages", map[string]any{"topic": "a.b", "delay": "1h"})
-	if answer.status != http.StatusServiceUnavailable {
-		t.Errorf("a push: %d %s", answer.status, answer.raw)
+	s := site.New(t, site.Options{Zk: true})
+	s.Redis.Kill()
+	s.Nats.Kill()
+	s.Zk.Kill()
+	a := s.Launch("a")
+	s.Missing(a, "nats", "redis", "zookeeper")
+	answer := s.Must(a, http.MethodPost, "/v1/messages", map[string]any{"topic": "a.b", "delay": "1h"})
+	if answer.Status != http.StatusServiceUnavailable {
+		t.Errorf("a push: %d %s", answer.Status, answer.Raw)
 	}
-	if answer := s.must(a, http.MethodGet, "/livez", nil); answer.status != http.StatusOK {
-		t.Errorf("it says it does not live: %d %s", answer.status, answer.raw)
+	if answer := s.Must(a, http.MethodGet, "/livez", nil); answer.Status != http.StatusOK {
+		t.Errorf("it says it does not live: %d %s", answer.Status, answer.Raw)
 	}
 	for _, said := range []string{"waiting for redis", "nats cannot be reached", "zookeeper unreachable"} {
 		a.WaitLog(said)
 	}
 	// They return one after the other.
-	s.zk.Restart()
-	s.missing(a, "nats", "redis")
-	s.nats.Restart()
-	s.missing(a, "redis")
-	s.redis.Restart()
-	s.ready(a)
-	if leader, _ := s.leader(0, a); leader != a {
+	s.Zk.Restart()
+	s.Missing(a, "nats", "redis")
+	s.Nats.Restart()
+	s.Missing(a, "redis")
+	s.Redis.Restart()
+	s.Ready(a)
+	if leader, _ := s.Leader(0, a); leader != a {
 		t.Error("it does not lead")
 	}
-	s.push(a, map[string]any{"topic": "a.b", "delay": "1h"})
+	s.Push(a, map[string]any{"topic": "a.b", "delay": "1h"})
 }
 
 func TestServeRefusesAnAddressInUse(t *testing.T) {
@@ -126,9 +127,9 @@ func TestServeRefusesAnAddressInUse(t *testing.T) {
 	if n, err := strconv.Atoi(port); err != nil || n == 0 {
 		t.Fatal(port, err)
 	}
-	p := lab.Start(t, "tarry-second", []string{"GORACE=atexit_sleep_ms=0"}, lab.Binary(t, "./cmd/tarry", lab.Race()...),
+	p := lab.Start(t, "tarry-second", []string{"GORACE=atexit_sleep_ms=0"}, site.Binary(t),
 		"serve", "--http.listen", taken.Addr().String())
-	if code := p.Wait(patience); code != 1 && code != 2 {
+	if code := p.Wait(site.Patience); code != 1 && code != 2 {
 		t.Errorf("it ended with %d", code)
 	}
 	if !strings.Contains(p.Log(), "http.listen") || !strings.Contains(p.Log(), port) {

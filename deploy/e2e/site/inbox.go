@@ -1,4 +1,4 @@
-package e2e_test
+package site
 
 import (
 	"fmt"
@@ -14,44 +14,44 @@ import (
 // inbox is a plain consumer of core NATS that keeps what it gets.
 type inbox struct {
 	mu  sync.Mutex
-	all []got
+	all []Got
 }
 
-type got struct {
+type Got struct {
 	*nats.Msg
-	at time.Time
+	At time.Time
 }
 
-// inbox subscribes to a subject.
-func (s *site) inbox(subject string) *inbox {
-	s.t.Helper()
+// Inbox subscribes to a subject.
+func (s *Site) Inbox(subject string) *inbox {
+	s.T.Helper()
 	in := &inbox{}
-	nc := s.connect("inbox of " + subject)
+	nc := s.Connect("inbox of " + subject)
 	if _, err := nc.Subscribe(subject, func(m *nats.Msg) {
 		in.mu.Lock()
 		defer in.mu.Unlock()
-		in.all = append(in.all, got{m, time.Now()})
+		in.all = append(in.all, Got{m, time.Now()})
 	}); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	if err := nc.Flush(); err != nil {
-		s.t.Fatal(err)
+		s.T.Fatal(err)
 	}
 	return in
 }
 
-func (in *inbox) snapshot() []got {
+func (in *inbox) Snapshot() []Got {
 	in.mu.Lock()
 	defer in.mu.Unlock()
-	return append([]got(nil), in.all...)
+	return append([]Got(nil), in.all...)
 }
 
-// bodies waits for n messages and returns their bodies; more than n fails the test.
-func (in *inbox) bodies(t *testing.T, n int) []string {
+// Bodies waits for n messages and returns their bodies; more than n fails the test.
+func (in *inbox) Bodies(t *testing.T, n int) []string {
 	t.Helper()
 	var bodies []string
-	lab.Eventually(t, patience, func() error {
-		all := in.snapshot()
+	lab.Eventually(t, Patience, func() error {
+		all := in.Snapshot()
 		if len(all) < n {
 			return fmt.Errorf("%d messages arrived, want %d", len(all), n)
 		}

@@ -1,4 +1,4 @@
-package e2e_test
+package short_test
 
 import (
 	"errors"
@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 )
 
 // step is one command of a tour, and what it prints.
@@ -16,7 +18,7 @@ type step struct{ command, output string }
 // tour returns the steps of the README's tour, in order.
 func tour(t *testing.T) []step {
 	t.Helper()
-	page, err := os.ReadFile("../../README.md")
+	page, err := os.ReadFile("../../../README.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,10 +60,10 @@ func masked(text string) string {
 // Every command of the README's tour runs as printed there, with the output printed there.
 func TestTheReadmesTourIsWhatHappens(t *testing.T) {
 	t.Parallel()
-	d := startDev(t, "tour")
-	d.ready(t)
+	d := site.StartDev(t, "tour")
+	d.Ready(t)
 	bin := t.TempDir()
-	if err := os.Symlink(d.binary, filepath.Join(bin, "tarry")); err != nil {
+	if err := os.Symlink(d.Binary, filepath.Join(bin, "tarry")); err != nil {
 		t.Fatal(err)
 	}
 	steps := tour(t)
@@ -73,7 +75,7 @@ func TestTheReadmesTourIsWhatHappens(t *testing.T) {
 			d.WaitLog("arrived on demo.hello") // a slow machine needs more than the reader's pause
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", s.command)
-		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TARRY_SERVER=http://"+d.addr, "TZ=UTC")
+		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TARRY_SERVER=http://"+d.Addr, "TZ=UTC")
 		out, err := cmd.CombinedOutput()
 		if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 			t.Fatal(err)

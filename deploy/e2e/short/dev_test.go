@@ -1,7 +1,6 @@
-package e2e_test
+package short_test
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"errors"
@@ -9,10 +8,7 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"testing"
@@ -20,68 +16,15 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// dev is a running tarry dev, or a tarry serve on one machine.
-type dev struct {
-	*instance
-	binary, nats string
-}
-
-func startDev(t *testing.T, name string, args ...string) *dev {
-	t.Helper()
-	return startLocal(t, name, append([]string{"dev"}, args...)...)
-}
-
-// startLocal starts a command that embeds NATS, unless it is given one.
-func startLocal(t *testing.T, name string, args ...string) *dev {
-	t.Helper()
-	port := func() string { return net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t))) }
-	d := &dev{binary: lab.Binary(t, "./cmd/tarry", lab.Race()...), nats: port()}
-	addr := port()
-	if !slices.Contains(args, "--nats.url") {
-		args = append(args, "--nats.listen", d.nats)
-	}
-	d.instance = &instance{name: name, addr: addr,
-		Process: lab.Start(t, "tarry-"+name, []string{"GORACE=atexit_sleep_ms=0"}, d.binary,
-			append(args, "--http.listen", addr)...)}
-	return d
-}
-
-// ready waits until it takes pushes.
-func (d *dev) ready(t *testing.T) {
-	t.Helper()
-	lab.Eventually(t, patience, func() error {
-		if !d.Running() {
-			t.Fatalf("it ended: %s", d.Log())
-		}
-		a, err := d.call(t.Context(), http.MethodGet, "/readyz", nil)
-		if err == nil && a.status != http.StatusOK {
-			err = errors.New(a.raw)
-		}
-		return err
-	})
-}
-
-// cli runs a client command against it.
-func (d *dev) cli(t *testing.T, args ...string) (out string, code int) {
-	t.Helper()
-	ctx, stop := context.WithTimeout(t.Context(), patience)
-	defer stop()
-	cmd := exec.CommandContext(ctx, d.binary, append(args, "--server", "http://"+d.addr)...)
-	text, err := cmd.CombinedOutput()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		t.Fatal(err)
-	}
-	return string(text), cmd.ProcessState.ExitCode()
-}
-
 func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 	t.Parallel()
-	d := startDev(t, "dev")
-	d.ready(t)
-	nc, err := nats.Connect("nats://" + d.nats)
+	d := site.StartDev(t, "dev")
+	d.Ready(t)
+	nc, err := nats.Connect("nats://" + d.Nats)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -95,14 +38,14 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 	}
 
 	begun := time.Now()
-	out, code := d.cli(t, "push", "orders.remind", "--delay", "700ms", "--body", "order 7131", "--id", "order-7131",
+	out, code := d.Cli(t, "push", "orders.remind", "--delay", "700ms", "--body", "order 7131", "--id", "order-7131",
 		"--header", "kind=basket", "--json")
 	var pushed struct{ ID, State string }
 	if err := json.Unmarshal([]byte(out), &pushed); err != nil || code != 0 || pushed.ID != "order-7131" ||
 		pushed.State != "waiting" {
 		t.Fatalf("push: %d %s (%v)", code, out, err)
 	}
-	m, err := got.NextMsg(patience)
+	m, err := got.NextMsg(site.Patience)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -122,23 +65,23 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 	d.WaitLog(`refused on "delayed.orders.remind": invalid_delay: `)
 
 	// What arrives on the demo subjects is shown to the newcomer.
-	if out, code := d.cli(t, "push", "demo.hello", "--delay", "1ms", "--body", "hello newcomer"); code != 0 {
+	if out, code := d.Cli(t, "push", "demo.hello", "--delay", "1ms", "--body", "hello newcomer"); code != 0 {
 		t.Errorf("push: %d %s", code, out)
 	}
 	d.WaitLog("hello newcomer")
 	// Canceled, unknown, delivered: each has its exit code.
-	if out, code := d.cli(t, "push", "orders.remind", "--delay", "1h", "--id", "order-7132"); code != 0 {
+	if out, code := d.Cli(t, "push", "orders.remind", "--delay", "1h", "--id", "order-7132"); code != 0 {
 		t.Errorf("push: %d %s", code, out)
 	}
 	for _, c := range []struct {
 		id   string
 		code int
 	}{{"order-7132", 0}, {"order-7132", 0}, {"order-0", 3}, {"order-7131", 4}} {
-		if out, code := d.cli(t, "cancel", c.id); code != c.code {
+		if out, code := d.Cli(t, "cancel", c.id); code != c.code {
 			t.Errorf("cancel %s: %d %s, want %d", c.id, code, out, c.code)
 		}
 	}
-	for _, said := range []string{"http://" + d.addr, d.nats, "tarry push", "tarry get", "tarry cancel",
+	for _, said := range []string{"http://" + d.Addr, d.Nats, "tarry push", "tarry get", "tarry cancel",
 		"are kept in memory"} {
 		if !strings.Contains(d.Log(), said) {
 			t.Errorf("it does not say %q: %s", said, d.Log())
@@ -167,11 +110,11 @@ func TestDevLoadsItsSettingsAgain(t *testing.T) {
 		return fmt.Sprintf("tokens: [{name: one, sha256: %x, read: true}]\n", sha256.Sum256([]byte(token)))
 	}
 	write(one("the-first-of-the-tokens"))
-	d := startDev(t, "dev-again", "--http.tokens_file", file)
-	d.ready(t)
+	d := site.StartDev(t, "dev-again", "--http.tokens_file", file)
+	d.Ready(t)
 	says := func(token string, want int) {
 		t.Helper()
-		if out, code := d.cli(t, "get", "nobody", "--token", token); code != want {
+		if out, code := d.Cli(t, "get", "nobody", "--token", token); code != want {
 			t.Errorf("%s: %d %s, want %d", token, code, out, want)
 		}
 	}
@@ -194,45 +137,45 @@ func TestDevLoadsItsSettingsAgain(t *testing.T) {
 func TestDevKeepsItsDirectoryToItself(t *testing.T) {
 	t.Parallel()
 	data := t.TempDir()
-	first := startDev(t, "first", "--data", data)
-	first.ready(t)
-	second := startDev(t, "second", "--data", data)
-	if code := second.Wait(patience); code == 0 || code == -1 {
+	first := site.StartDev(t, "first", "--data", data)
+	first.Ready(t)
+	second := site.StartDev(t, "second", "--data", data)
+	if code := second.Wait(site.Patience); code == 0 || code == -1 {
 		t.Errorf("a second one ended with %d", code)
 	}
 	if !strings.Contains(second.Log(), filepath.Base(data)) || !strings.Contains(second.Log(), "data") {
 		t.Errorf("it does not name the directory: %s", second.Log())
 	}
-	first.ready(t) // and has no harm from it
-	if out, code := first.cli(t, "push", "demo.x", "--delay", "1h"); code != 0 {
+	first.Ready(t) // and has no harm from it
+	if out, code := first.Cli(t, "push", "demo.x", "--delay", "1h"); code != 0 {
 		t.Errorf("push: %d %s", code, out)
 	}
 	first.Kill() // without a chance to clean up
-	third := startDev(t, "third", "--data", data)
-	third.ready(t)
+	third := site.StartDev(t, "third", "--data", data)
+	third.Ready(t)
 }
 
 func TestASecondSignalEndsAnInstanceAtOnce(t *testing.T) {
 	t.Parallel()
-	s := newSite(t, siteOptions{})
-	a := s.start("a", "TARRY_STOP_TIMEOUT=1m")
+	s := site.New(t, site.Options{})
+	a := s.Start("a", "TARRY_STOP_TIMEOUT=1m")
 	// A request that never ends holds up a graceful stop.
-	conn, err := net.Dial("tcp", a.addr)
+	conn, err := net.Dial("tcp", a.Addr)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer conn.Close()
 	if _, err := fmt.Fprintf(conn, "POST /v1/messages HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer "+
-		"%s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", httpToken); err != nil {
+		"%s\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", site.HTTPToken); err != nil {
 		t.Fatal(err)
 	}
-	lab.Eventually(t, patience, func() error { // the request is being read
-		_, err := a.call(t.Context(), http.MethodGet, "/livez", nil)
+	lab.Eventually(t, site.Patience, func() error { // the request is being read
+		_, err := a.Call(t.Context(), http.MethodGet, "/livez", nil)
 		return err
 	})
 	a.Signal(syscall.SIGTERM)
-	lab.Eventually(t, patience, func() error { // it has begun to stop
-		if conn, err := net.DialTimeout("tcp", a.addr, time.Second); err == nil {
+	lab.Eventually(t, site.Patience, func() error { // it has begun to stop
+		if conn, err := net.DialTimeout("tcp", a.Addr, time.Second); err == nil {
 			conn.Close()
 			return errors.New("it still listens")
 		}
