@@ -157,7 +157,10 @@ func assemble(t *testing.T, c *court, name string, set func(*instance, *setup) o
 	if err != nil {
 		t.Fatal(err)
 	}
-	i.Node = newNode(whole, open)
+	i.Node, err = newNode(whole, open)
+	if err != nil {
+		t.Fatal(err)
+	}
 	i.Race, err = i.Node.Race(cfg.RaceConfig)
 	if err != nil {
 		t.Fatal(err)

@@ -1,8 +1,9 @@
 package election
 
 import (
+	"fmt"
+
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics belong to one race, so that two nodes can run in one process with a registry each.
@@ -14,20 +15,19 @@ type metrics struct {
 	renewal prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer) *metrics {
-	auto := promauto.With(r)
+func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
-		leader: auto.NewGauge(prometheus.GaugeOpts{
+		leader: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tarry_leader", Help: "1 while this instance leads, else 0."}),
-		term: auto.NewGauge(prometheus.GaugeOpts{
+		term: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "tarry_term", Help: "The last term under which this instance led."}),
-		races: auto.NewCounterVec(prometheus.CounterOpts{
+		races: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tarry_election_races_total", Help: "Attempts to become leader, by result: won, lost, failed."},
 			[]string{"result"}),
-		ends: auto.NewCounterVec(prometheus.CounterOpts{
+		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "tarry_leadership_ends_total", Help: "Leaderships of this instance that ended, by reason."},
 			[]string{"reason"}),
-		renewal: auto.NewHistogram(prometheus.HistogramOpts{
+		renewal: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "tarry_lease_renewal_seconds", Help: "Time until ZooKeeper acknowledged a renewal of the lease.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
 	}
@@ -39,13 +39,27 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	} {
 		m.ends.WithLabelValues(string(why))
 	}
-	return m
+	return m, register(r, m.leader, m.term, m.races, m.ends, m.renewal)
 }
 
 // newLosses returns the node's only metric.
-func newLosses(r prometheus.Registerer) prometheus.Counter {
-	return promauto.With(r).NewCounter(prometheus.CounterOpts{
+func newLosses(r prometheus.Registerer) (prometheus.Counter, error) {
+	c := prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "tarry_election_session_losses_total", Help: "ZooKeeper sessions lost while running."})
+	return c, register(r, c)
+}
+
+// register does nothing if r is nil.
+func register(r prometheus.Registerer, all ...prometheus.Collector) error {
+	if r == nil {
+		return nil
+	}
+	for _, c := range all {
+		if err := r.Register(c); err != nil {
+			return fmt.Errorf("register metrics: %w", err)
+		}
+	}
+	return nil
 }
 
 func (m *metrics) lead(term uint64) {

@@ -53,18 +53,22 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 	if err != nil {
 		return nil, fmt.Errorf("election: %w", err)
 	}
-	return newNode(cfg, nil), nil
+	return newNode(cfg, nil)
 }
 
 // newNode takes a test's opener, or nil for real connections. cfg must be complete.
-func newNode(cfg NodeConfig, open opener) *Node {
+func newNode(cfg NodeConfig, open opener) (*Node, error) {
+	losses, err := newLosses(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("election: %w", err)
+	}
 	n := &Node{
 		cfg:         cfg,
 		root:        "/tarry/" + cfg.Namespace,
 		acl:         zk.WorldACL(zk.PermAll),
 		incarnation: rand.Text(),
 		open:        open,
-		losses:      newLosses(cfg.Registerer),
+		losses:      losses,
 		news:        make(chan struct{}, 1),
 		err:         errNotUp,
 		log: cfg.Log.With().Str("component", "election").
@@ -77,7 +81,7 @@ func newNode(cfg NodeConfig, open opener) *Node {
 	if open == nil {
 		n.open = realOpener(cfg, n.log)
 	}
-	return n
+	return n, nil
 }
 
 // wake makes the node and its races look for changes.

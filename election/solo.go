@@ -64,10 +64,16 @@ func NewSolo(cfg SoloConfig) (*Solo, error) {
 	if cfg.Healthy == nil {
 		cfg.Healthy = func() error { return nil }
 	}
-	newLosses(cfg.Registerer) // stays 0: there is no session to lose
+	m, err := newMetrics(cfg.Registerer)
+	if err != nil {
+		return nil, fmt.Errorf("election: %w", err)
+	}
+	if _, err := newLosses(cfg.Registerer); err != nil { // stays 0: there is no session to lose
+		return nil, fmt.Errorf("election: %w", err)
+	}
 	return &Solo{
 		cfg:     cfg,
-		metrics: newMetrics(cfg.Registerer),
+		metrics: m,
 		began:   time.Now(),
 		state:   State{Role: Disconnected},
 		log:     cfg.Log.With().Str("component", "election").Str("instance", cfg.Instance).Logger(),
