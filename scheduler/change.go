@@ -60,7 +60,7 @@ func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	if errors.Is(err, ErrOutcomeUnknown) {
 		again = true
 		if made, err = call(ctx, bucket, s.cfg.Clock.Milli()); errors.Is(err, ErrUnavailable) ||
-			errors.Is(err, ErrFull) { // the second call wrote nothing; the first may have
+			errors.Is(err, ErrFull) || errors.Is(err, ErrBehind) { // the second call wrote nothing; the first may have
 			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
 		}
 	}

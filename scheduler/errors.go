@@ -17,7 +17,8 @@ var (
 	ErrUnavailable = errors.New("store unavailable")
 	// ErrFull: the store has no memory left for new messages; nothing was written.
 	ErrFull = errors.New("store full")
-	// ErrBehind: the journal is so far behind that the outbox is full; nothing was written.
+	// ErrBehind: the journal is so far behind that the outbox is full, and takes no push, edit or requeue; nothing was
+	// written.
 	ErrBehind = errors.New("journal too far behind")
 	// ErrUncertified: the store's server is not the certified one. Nothing was written, and only the leader can certify
 	// it. It is ErrUnavailable too.

@@ -180,7 +180,7 @@ func (r *Report) doAll(ctx context.Context, page []message.Info,
 			r.count(v)
 			switch {
 			case errors.Is(err, ErrOutcomeUnknown),
-				away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull)):
+				away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)):
 				away = err // an unknown outcome is reported before what was not done
 			}
 		})

@@ -13,8 +13,8 @@ type Recording struct {
 	// Instance and Address identify the instance that makes the changes of this process.
 	Instance string
 	Address  string
-	// Limit is the size limit of a bucket's outbox in bytes. Above it Add answers ErrBehind, and everything else goes
-	// on.
+	// Limit is the size limit of a bucket's outbox in bytes. Above it Add, Amend and Requeue answer ErrBehind.
+	// Everything else goes on: what it writes is bounded by what lives.
 	Limit int64
 	// Wrote is called with each new outbox entry before the call that wrote it returns. It must not block.
 	Wrote func(Entry)

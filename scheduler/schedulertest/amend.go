@@ -1,6 +1,7 @@
 package schedulertest
 
 import (
+	"errors"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -66,6 +67,38 @@ func edited(m *message.Message, version uint64, body string, headers ...message.
 }
 
 var amendPromises = []promise{
+	{name: "an outbox at its limit refuses pushes, edits and requeues alone", tune: func(o *Options) {
+		o.Buckets = 1
+		o.Record = &record.Recording{Instance: "a", Limit: 20_000, Wrote: func(record.Entry) {}}
+	}, check: func(t *trial) {
+		dead := t.dead(Message(3, Named("order-3")))
+		waits, due := t.one(Message(1, DueIn(time.Hour))), t.one(Message(2, DueIn(time.Minute)))
+		n := 4
+		var err error
+		for ; err == nil && n < 100; n++ {
+			_, _, err = t.tl.Add(t.Context(), 0, []*message.Message{Message(n, Body(make([]byte, 2000)), DueIn(time.Hour))},
+				t.now)
+		}
+		if !errors.Is(err, scheduler.ErrBehind) {
+			t.Fatalf("a push beyond the limit: %v", err)
+		}
+		if _, err := t.tl.Amend(t.Context(), moved(waits, 1, t.now.Add(time.Minute)), t.now); !errors.Is(err,
+			scheduler.ErrBehind) {
+			t.Errorf("an edit beyond the limit: %v", err)
+		}
+		if _, err := t.tl.Requeue(t.Context(), dead.UID, Message(200, Named("order-3")), t.now); !errors.Is(err,
+			scheduler.ErrBehind) {
+			t.Errorf("a requeue beyond the limit: %v", err)
+		}
+		t.wantInfo(live(waits, message.StateWaiting, message.Mark{}))
+		// What ends a message is bounded by what lives.
+		t.canceled(waits.UID, scheduler.CancelDone)
+		t.pass(time.Minute)
+		t.wantUIDs(t.claim(), []*message.Message{due})
+		t.finish(message.StateDelivered, due)
+		// An edit that is not one, and what needs no entry, are answered as ever.
+		t.amend(moved(waits, 1, t.now.Add(time.Minute)), scheduler.AmendEnded)
+	}},
 	{name: "an amend moves a waiting message, and leaves its content", check: func(t *trial) {
 		m := t.one(Message(1, Named("order-1"), Keyed("customer-1"), Headers("A", "b"), TTL(time.Minute),
 			Retrying(10, time.Second)))

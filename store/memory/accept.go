@@ -20,9 +20,10 @@ func (t *Timeline) Add(ctx context.Context, n message.Bucket, batch []*message.M
 	}
 	err = t.in(ctx, n, func(b *bucket) error {
 		first := b.first()
-		if b.records && b.size >= t.cfg.Record.Limit && b.news(batch) {
-			return fmt.Errorf("bucket %d holds %d bytes for the journal, the limit is %d: %w", n, b.size,
-				t.cfg.Record.Limit, scheduler.ErrBehind)
+		if b.news(batch) {
+			if err := t.behind(n, b); err != nil {
+				return err
+			}
 		}
 		results = make([]scheduler.AddResult, len(batch))
 		for i, m := range batch {

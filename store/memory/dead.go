@@ -18,7 +18,9 @@ func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Mes
 	err = t.in(ctx, n, func(b *bucket) error {
 		result.Number = b.cert.Number
 		first := b.first()
-		b.requeue(&result, dead, m, now)
+		if err := b.requeue(&result, dead, m, now, func() error { return t.behind(n, b) }); err != nil {
+			return err
+		}
 		result.Head = b.earlier(first)
 		return nil
 	})
@@ -26,21 +28,21 @@ func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Mes
 }
 
 func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, given *message.Message,
-	now message.Milli) {
+	now message.Milli, behind func() error) error {
 	old := b.entries[dead]
 	if e := b.entries[given.UID]; e != nil { // the requeue was made before: a uid is assigned once
 		result.Code, result.Info = scheduler.RequeueDone, b.brief(e)
 		if old != nil {
 			result.Dead = old.version
 		}
-		return
+		return nil
 	}
 	if old == nil {
-		return
+		return nil
 	}
 	if old.state != message.StateDead {
 		result.Code, result.Info = scheduler.RequeueNotDead, b.brief(old)
-		return
+		return nil
 	}
 	m := *given
 	m.ID, m.Topic, m.Key = old.message.ID, old.message.Topic, old.message.Key
@@ -48,9 +50,12 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 		for e := b.last(nameOf(&m)); e != nil; e = e.next {
 			if !e.state.Ended() {
 				result.Code, result.Info = scheduler.RequeueNamed, b.brief(e)
-				return
+				return nil
 			}
 		}
+	}
+	if err := behind(); err != nil {
+		return err
 	}
 	uncertain := old.message.Mark.Uncertain
 	b.cut(old, uncertain, cause{kind: message.KindRequeued, other: m.UID}, 0, now)
@@ -59,6 +64,7 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 	b.wait(e, e.message.Score(), message.Mark{Uncertain: uncertain})
 	b.amended(e, true, cause{kind: message.KindRequeue, other: dead}, now)
 	result.Code, result.Info, result.Dead = scheduler.RequeueDone, b.brief(e), old.version
+	return nil
 }
 
 // Purge ends dead messages for good.

@@ -129,19 +129,28 @@ func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now message.Mi
 // Amend changes a waiting message, or reports why it cannot.
 func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend,
 	now message.Milli) (result scheduler.AmendResult, err error) {
-	err = t.in(ctx, a.UID.Bucket(t.Buckets()), func(b *bucket) error {
+	n := a.UID.Bucket(t.Buckets())
+	err = t.in(ctx, n, func(b *bucket) error {
 		result.Number = b.cert.Number
-		if e := b.entries[a.UID]; e != nil {
-			first := b.first()
-			result.Code = b.amend(e, &a, now)
-			result.Info, result.Head = b.brief(e), b.earlier(first)
+		e := b.entries[a.UID]
+		if e == nil {
+			return nil
 		}
+		first := b.first()
+		if result.Code = b.amends(e, &a); result.Code == scheduler.AmendDone && e.version == a.Version {
+			if err := t.behind(n, b); err != nil {
+				return err
+			}
+			b.amend(e, &a, now)
+		}
+		result.Info, result.Head = b.brief(e), b.earlier(first)
 		return nil
 	})
 	return result, err
 }
 
-func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) scheduler.AmendCode {
+// amends returns what an amend comes to. One that is done already has raised the version.
+func (b *bucket) amends(e *entry, a *scheduler.Amend) scheduler.AmendCode {
 	switch {
 	case e.state.Ended():
 		return scheduler.AmendEnded
@@ -154,6 +163,10 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) schedule
 	case e.version != a.Version:
 		return scheduler.AmendVersion
 	}
+	return scheduler.AmendDone
+}
+
+func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) {
 	m := *e.message
 	m.Due, m.Priority = a.Due, a.Priority
 	mark := message.Mark{Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
@@ -165,7 +178,6 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) schedule
 	e.message = &m
 	b.wait(e, m.Score(), mark)
 	b.amended(e, a.Message != nil, cause{reason: a.Reason}, now)
-	return scheduler.AmendDone
 }
 
 // stands reports whether a message satisfies the conditions of an amend.

@@ -71,6 +71,15 @@ func (b *bucket) amended(e *entry, whole bool, why cause, now message.Milli) {
 	b.note(c)
 }
 
+// behind returns the error of a bucket whose outbox has reached its limit.
+func (t *Timeline) behind(n message.Bucket, b *bucket) error {
+	if !b.records || b.size < t.cfg.Record.Limit {
+		return nil
+	}
+	return fmt.Errorf("bucket %d holds %d bytes for the journal, the limit is %d: %w", n, b.size, t.cfg.Record.Limit,
+		scheduler.ErrBehind)
+}
+
 // news reports whether a batch holds an unknown message.
 func (b *bucket) news(batch []*message.Message) bool {
 	return slices.ContainsFunc(batch, func(m *message.Message) bool { return b.entries[m.UID] == nil })

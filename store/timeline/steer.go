@@ -72,7 +72,7 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 	c := &call{bucket: bucket, script: "amend", entry: t.context(0, now),
 		args: []any{string(a.UID), text(a.Version), head.Score(),
 			binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)),
-			packCause(message.KindPlain, "", reason, false), content}}
+			packCause(message.KindPlain, "", reason, false), content, t.limit()}}
 	f := t.run(ctx, c)
 	result := scheduler.AmendResult{Code: scheduler.AmendCode(f.code("code", int(scheduler.AmendVersion))),
 		Number: c.number}
@@ -111,7 +111,7 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 		return scheduler.RequeueResult{}, err
 	}
 	c := &call{bucket: bucket, script: "requeue", entry: t.context(0, now),
-		args: []any{string(dead), int64(now), string(m.UID), m.Score(), packed}}
+		args: []any{string(dead), int64(now), string(m.UID), m.Score(), packed, t.limit()}}
 	a := t.run(ctx, c)
 	result := scheduler.RequeueResult{Code: scheduler.RequeueCode(a.code("code", int(scheduler.RequeueNamed))),
 		Number: c.number}

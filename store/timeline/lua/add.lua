@@ -307,12 +307,8 @@ for i = 1, n do
 end
 local result = {'', '', '0'}
 if #set > 0 then
-  if CONTEXT ~= '' then
-    local held = redis.call('HGET', OUTBOXED, 'bytes')
-    if held and tonumber(held) >= tonumber(ARGV[2]) then
-      return redis.error_reply('BEHIND the outbox holds ' .. held .. ' bytes, the limit is ' .. ARGV[2])
-    end
-  end
+  local full = overfull(ARGV[2])
+  if full then return full end
   if merged then -- a message may have moved: its last place counts
     local seen = {}
     lowest = nil

@@ -1,7 +1,7 @@
 -- amend changes a waiting message, or says why it cannot. Any instance may call it.
 -- KEYS due msg claimed mark big
 -- ARGV 1 uid  2 version it must have  3 score  4 priority and due as they are packed, nine bytes  5 cause
---      6 headers and body as they are packed, '' to keep them
+--      6 headers and body as they are packed, '' to keep them  7 limit of the outbox in bytes
 -- Result: code (0 unknown, 1 done, 2 in flight, 3 maybe delivered, 4 ended, 5 another
 --      version), record without body, mark, the earliest score if this made it
 --      earlier, entry of the outbox
@@ -22,6 +22,8 @@ if have ~= asked then
     and (new == '' or string.sub(old, #meta(old) + 1) == new)
   return answer(same and '1' or '5')
 end
+local full = overfull(ARGV[7])
+if full then return full end
 local refusals = numbers(mark)
 local value = string.sub(old, 1, 2) .. ARGV[4] .. string.sub(old, 12)
 if new ~= '' then

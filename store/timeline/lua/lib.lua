@@ -275,6 +275,13 @@ local function note(n, size, ...)
   return id .. ' ' .. extent
 end
 
+-- overfull returns the error of an outbox that holds limit bytes or more, or nil.
+local function overfull(limit)
+  local held = CONTEXT ~= '' and redis.call('HGET', OUTBOXED, 'bytes')
+  if not held or tonumber(held) < tonumber(limit) then return nil end
+  return redis.error_reply('BEHIND the outbox holds ' .. held .. ' bytes, the limit is ' .. limit)
+end
+
 -- made returns when, in ms, the changes of an entry of the outbox were made, by the clock of the instance that made
 -- them, or nil if the entry does not say. The id of an entry cannot serve as its time: ids never go back, but this
 -- server's clock can.

@@ -1,6 +1,6 @@
 -- requeue makes a dead message wait again under a new uid. Any instance may call it.
 -- KEYS due msg claimed mark ended dead name names big counts
--- ARGV 1 uid of the dead message  2 now in ms  3 new uid  4 score  5 packed message
+-- ARGV 1 uid of the dead message  2 now in ms  3 new uid  4 score  5 packed message  6 limit of the outbox in bytes
 -- Result: code (0 unknown, 1 done, 2 not dead, 3 its name is taken), uid, record
 --      without body, '1' when claimed and mark of: the new message, the message that is
 --      not dead, or the message that has the name; record of the dead one without body;
@@ -10,7 +10,7 @@
 -- Outbox: the dead one's uid and the record of its cancel, the new uid and amended
 --      form, at version 1.
 -- Twice: the new uid exists, so the code is 1 again.
-local uid, now, new, place, packed = unpack(ARGV)
+local uid, now, new, place, packed, limit = unpack(ARGV)
 local function answer(code, of, dead, earliest, entry)
   local record = redis.call('HGET', MSG, of)
   if not sound(record) then return unsound(of, record) end
@@ -36,6 +36,8 @@ if at then
   end)
 end
 if taken then return answer('3', taken) end
+local full = overfull(limit)
+if full then return full end
 local record = canceled(was, tonumber(now), doubtful(old), because(KIND_REQUEUED, new), version(old) + 1)
 local before, mark = head(DUE), doubtful(old) and '1:0:0:' or ''
 redis.call('ZREM', DEAD, uid)
