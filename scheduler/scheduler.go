@@ -48,8 +48,9 @@ type Config struct {
 	// AskPauses makes the leader, on this or another instance, read the pauses, and returns once nothing that is paused
 	// is on its way to NATS any more. After an error that is unknown.
 	AskPauses func(ctx context.Context) error
-	// Backlog is the last sequence that the intake stream holds, for tombstones; 0 where there is no stream.
-	Backlog func(ctx context.Context) (uint64, error)
+	// Backlog is the last sequence that the intake stream holds, and the time by the clock that stamps pushes, for
+	// tombstones. They are 0 where there is no stream, or the time is not known.
+	Backlog func(ctx context.Context) (last uint64, now time.Time, err error)
 	// Passed waits, for a limited time, until the intake has accepted what it held when Passed was called. It reports
 	// whether looking for a message again makes sense. It is nil if there is no intake.
 	Passed func(ctx context.Context) bool
@@ -88,7 +89,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.AskPauses = func(context.Context) error { return errors.New("nobody to ask") }
 	}
 	if cfg.Backlog == nil {
-		cfg.Backlog = func(context.Context) (uint64, error) { return 0, nil }
+		cfg.Backlog = func(context.Context) (uint64, time.Time, error) { return 0, time.Time{}, nil }
 	}
 	if cfg.Passed == nil {
 		cfg.Passed = func(context.Context) bool { return false }

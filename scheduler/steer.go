@@ -167,13 +167,13 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 // bury leaves the tombstones and returns the messages that have appeared meanwhile. No journal holds tombstones, so
 // that nothing is awaited as Scheduler.change does.
 func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.Info, error) {
-	sequence, err := s.cfg.Backlog(ctx)
+	sequence, at, err := s.cfg.Backlog(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: last sequence of the intake: %w: %w", ref.ID, ErrUnavailable, err)
 	}
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	uids, err := s.cfg.Timeline.Bury(call, ref, sequence, s.cfg.Clock.Milli())
+	uids, err := s.cfg.Timeline.Bury(call, ref, sequence, max(s.cfg.Clock.Milli(), message.CeilMilli(at)))
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: leave a tombstone: %w", ref.ID, err)
 	}

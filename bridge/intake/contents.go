@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync/atomic"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -35,16 +36,17 @@ func NewContents(nc *nats.Conn, namespace string) *Contents {
 // off.
 func (c *Contents) Enabled() bool { return c.enabled.Load() }
 
-// Backlog returns the last sequence of the intake stream, or 0 if there is no stream.
-func (c *Contents) Backlog(ctx context.Context) (uint64, error) {
+// Backlog returns the last sequence of the intake stream, or 0 if there is no stream, and the time on its server, which
+// nats-server 2.9 does not show.
+func (c *Contents) Backlog(ctx context.Context) (last uint64, now time.Time, err error) {
 	var info link.StreamInfo
-	err := link.AskBriefly(ctx, c.nc, link.APIStreamInfo+c.stream, nil, &info)
+	err = link.AskBriefly(ctx, c.nc, link.APIStreamInfo+c.stream, nil, &info)
 	if errors.Is(err, link.ErrNoJetStream) && !c.Enabled() {
-		return 0, nil
+		return 0, time.Time{}, nil
 	} else if err != nil {
-		return 0, fmt.Errorf("backlog: %w", err)
+		return 0, time.Time{}, fmt.Errorf("backlog: %w", err)
 	}
-	return info.State.LastSeq, nil
+	return info.State.LastSeq, info.TS, nil
 }
 
 // Held counts the messages in the intake's streams.

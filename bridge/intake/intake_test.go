@@ -45,7 +45,7 @@ func TestIntake_MakesAMessageOfATaggedOneAndAcknowledgesItThen(t *testing.T) {
 			t.Errorf("due at %s", due)
 		}
 		bridgetest.Emptied(t, nc, ns)
-		if last, err := in.Backlog(t.Context()); err != nil || last != seq {
+		if last, _, err := in.Backlog(t.Context()); err != nil || last != seq {
 			t.Errorf("backlog %d, %v, want %d", last, err, seq)
 		}
 		// The same push again is a retry; other content under the name is not, and goes to the rejects.
@@ -473,7 +473,7 @@ func TestIntake_SaysWhatIsWeakerWithoutJetStream(t *testing.T) {
 		}
 		return nil
 	})
-	if n, err := in.Backlog(t.Context()); n != 0 || err != nil || in.Enabled() {
+	if n, _, err := in.Backlog(t.Context()); n != 0 || err != nil || in.Enabled() {
 		t.Errorf("backlog %d, %v, enabled %v", n, err, in.Enabled())
 	}
 }

@@ -19,6 +19,7 @@ type draft struct {
 	message message.Message
 	bucket  message.Bucket
 	direct  bool
+	stamped message.Milli
 }
 
 // Message builds the n-th message that is accepted: its uid sorts after those of lower n. Without a name it belongs to
@@ -35,8 +36,10 @@ func Message(n int, with ...With) *message.Message {
 		m.Topic = "content"
 	}
 	// The hash of an unnamed push is its sequence / 256, which chooses the bucket.
-	uid, err := message.IntakeUID(uint64(d.bucket)*256,
-		Start.Add(-24*time.Hour+time.Duration(n)*time.Millisecond).Time(), m.ID, m.Key)
+	if d.stamped == 0 {
+		d.stamped = Start.Add(-24*time.Hour + time.Duration(n)*time.Millisecond)
+	}
+	uid, err := message.IntakeUID(uint64(d.bucket)*256, d.stamped.Time(), m.ID, m.Key)
 	if err != nil {
 		panic(err) // n is out of the range of times
 	}
@@ -82,6 +85,9 @@ func Attempt(n uint32) With { return func(d *draft) { d.message.Attempt = n } }
 
 // Stored sets the sequence at which the intake stream stored the message.
 func Stored(sequence uint64) With { return func(d *draft) { d.message.Stored = sequence } }
+
+// Stamped sets the time at which the intake stored the message.
+func Stamped(at message.Milli) With { return func(d *draft) { d.stamped = at } }
 
 // Content sets the topic and the body, which the digest of a named message stands for.
 func Content(text string) With {

@@ -45,6 +45,17 @@ var tombstonePromises = []promise{
 				message.StateCanceled)
 		}
 	}},
+	{name: "a tombstone covers no push that was stamped after it, whatever the sequence", check: func(t *trial) {
+		// A stream that was made anew counts from 1. The stamps of a cluster's servers may be two seconds apart.
+		ref := scheduler.Ref{ID: "order-1", Topic: "content"}
+		t.bury(ref, 1000)
+		canceledAtOnce(t, Message(1, Named("order-1"), Keyed("a"), Stored(5), Stamped(t.now.Add(2*time.Second))))
+		t.one(Message(2, Named("order-1"), Keyed("b"), Stored(5), Stamped(t.now.Add(2001*time.Millisecond))))
+		t.one(Message(3, Named("order-1"), Keyed("c"), Stored(1), Stamped(t.now.Add(time.Minute))))
+		t.pass(time.Minute)
+		t.bury(ref, 5) // a later cancel covers what came since
+		canceledAtOnce(t, Message(4, Named("order-1"), Keyed("d"), Stored(4), Stamped(t.now)))
+	}},
 	{name: "a push of another name, stored later or not by the intake is accepted", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.one(Message(1, Named("order-1"), Keyed("a"), Stored(101)))

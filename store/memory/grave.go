@@ -2,6 +2,7 @@ package memory
 
 import (
 	"container/list"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -47,13 +48,22 @@ func (g *graveyard) bury(at grave, sequence uint64, now, until message.Milli, li
 	return true
 }
 
-// covers reports whether a push was stored no later than a cancel of its name.
+// stampsApart is how far apart the clocks may be by which the servers of a NATS cluster stamp pushes.
+const stampsApart = 2 * time.Second
+
+// covers reports whether a push was stored no later than a cancel of its name. Its stamp must not be later either: a
+// stream that was made anew counts from 1.
 func (g *graveyard) covers(m *message.Message) bool {
 	if m.Stored == 0 || m.ID == "" || len(g.at) == 0 {
 		return false
 	}
 	for _, at := range [...]grave{{name: nameOf(m)}, {name: name{m.ID, m.Topic, ""}, any: true}} {
-		if el := g.at[at]; el != nil && el.Value.(*tombstone).sequence >= m.Stored {
+		el := g.at[at]
+		if el == nil {
+			continue
+		}
+		stone := el.Value.(*tombstone)
+		if stone.sequence >= m.Stored && message.CeilMilli(m.UID.Time()) <= stone.laid.Add(stampsApart) {
 			return true
 		}
 	}

@@ -126,16 +126,6 @@ local function earlier(entries, uid, packed)
   return digest(old) == digest(packed) and '2' or '3'
 end
 
--- buried reports whether a later cancel waits for this push.
-local function buried(id, topic, key, sequence)
-  if sequence == 0 then return false end
-  for _, field in ipairs({'a' .. field(id, topic, ''), 'k' .. field(id, topic, key)}) do
-    local tomb = redis.call('HGET', TOMB, field)
-    if tomb and tonumber(string.match(tomb, '^%d+') or '0') >= sequence then return true end
-  end
-  return false
-end
-
 -- digit returns the value of a uid's character. The first 41 bits of a uid are its time in ms since 2025, and the next
 -- bit marks a uid of the intake.
 local function digit(uid, i)
@@ -146,6 +136,18 @@ local function acceptance(uid)
   local ms = 0
   for i = 3, 10 do ms = ms * 32 + digit(uid, i) end
   return ms * 2 + math.floor(digit(uid, 11) / 16) + 1735689600000
+end
+
+-- buried reports whether a later cancel waits for this push. A push that was stamped later than the cancel was not
+-- there yet, whatever its sequence: a stream that was made anew counts from 1. The servers of a cluster may stamp by
+-- clocks two seconds apart.
+local function buried(uid, id, topic, key, sequence)
+  if sequence == 0 then return false end
+  for _, field in ipairs({'a' .. field(id, topic, ''), 'k' .. field(id, topic, key)}) do
+    local last, laid = string.match(redis.call('HGET', TOMB, field) or '', '^(%d+):(%d+)$')
+    if last and tonumber(last) >= sequence and acceptance(uid) <= tonumber(laid) + 2000 then return true end
+  end
+  return false
 end
 
 -- origin returns the push whose content a message has.
@@ -245,8 +247,8 @@ for i = 1, n do
       elseif mode == '' then
         attempts(entries, function(u) last = u end)
         if last then code = earlier(entries, last, packed) end
-        if not code and buried(id, topic, key, sequence) then code = '1' end
-      elseif buried(id, topic, key, sequence) then
+        if not code and buried(uid, id, topic, key, sequence) then code = '1' end
+      elseif buried(uid, id, topic, key, sequence) then
         code = '1' -- a canceled push changes nothing
       else
         attempts(entries, function(u) if lives(u) then last = u end end)
