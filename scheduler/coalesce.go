@@ -21,9 +21,10 @@ type queued struct {
 	at      time.Time
 	// unjudged: it is unknown whether the name was used before.
 	unjudged bool
-	// known is the time until which the timeline certainly remembers the first push with this uid. It is zero if the
-	// uid is new or the journal is asked.
+	// known is the time until which the timeline certainly remembers what the push was judged by: the first push with
+	// this uid, or what names found under its name. It is zero if there is no such time.
 	known time.Time
+	asked *asked // set if names found it: past known, names looks again
 }
 
 // coalescer gathers pushes so that one call of the timeline stores many. A free flusher takes whatever has gathered at
@@ -254,10 +255,11 @@ func (c *coalescer) flushOnce(bucket message.Bucket, onWire func()) bool {
 	return more
 }
 
-// young returns the pushes of a batch that may still be stored and answers the others: those that repeat a uid and
-// waited here until the timeline may have forgotten it, or might forget it before the last try to store them.
+// young returns the pushes of a batch that may still be stored. The others repeat an earlier push, and waited here until
+// the timeline may have forgotten that, or might forget it before the last try to store them. young answers them, or
+// lets names look again.
 func (c *coalescer) young(batch []*queued) []*queued {
-	last := c.s.cfg.Clock.Latest().Add(addAttempts * c.s.cfg.CallTimeout)
+	last := c.s.cfg.Clock.Latest().Add(c.longest())
 	aged := func(q *queued) bool { return !q.known.IsZero() && last.After(q.known) }
 	if !slices.ContainsFunc(batch, aged) {
 		return batch
@@ -267,6 +269,8 @@ func (c *coalescer) young(batch []*queued) []*queued {
 		switch {
 		case !aged(q):
 			kept = append(kept, q)
+		case q.asked != nil:
+			c.s.names.again(q.asked)
 		case c.s.cfg.NamesKeep > 0: // the journal is asked when the push comes again
 			c.fail(q, errLate)
 		default:
@@ -276,6 +280,9 @@ func (c *coalescer) young(batch []*queued) []*queued {
 	}
 	return kept
 }
+
+// longest is how long the tries to store a batch may take.
+func (c *coalescer) longest() time.Duration { return addAttempts * c.s.cfg.CallTimeout }
 
 // errLate means that the push waited here so long that its sender may have sent it to another instance, and that the
 // store may have forgotten that push's end.

@@ -82,6 +82,18 @@ func (n *names) put(a *asked) error {
 	if err := n.s.queues.admit(a.queued); err != nil {
 		return err
 	}
+	return n.queue(a)
+}
+
+// again looks once more for a push that was judged by what the timeline may have forgotten since.
+func (n *names) again(a *asked) {
+	if err := n.queue(a); err != nil {
+		a.done(Accepted{UID: a.message.UID, ID: a.message.ID, Due: a.message.Due, Err: err})
+	}
+}
+
+// queue queues an admitted push. A push that it refuses no longer counts.
+func (n *names) queue(a *asked) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if n.closed {
@@ -198,7 +210,8 @@ func (n *names) ask(batch []*asked) ([][]message.Info, error) {
 	return remembered, err
 }
 
-// decide answers a push that the journal remembers and the timeline does not, and queues every other push.
+// decide answers a push that the journal remembers and the timeline does not, or not for long, and queues every other
+// push.
 func (n *names) decide(a *asked, remembered []message.Info) {
 	since := n.s.cfg.Clock.Milli().Add(-n.s.cfg.NamesKeep)
 	remembered = slices.DeleteFunc(remembered, func(i message.Info) bool {
@@ -219,21 +232,28 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 		n.s.queues.fail(a.queued, err)
 		return
 	}
-	known, err := n.known(a.message)
+	known, until, err := n.known(a.message)
+	soon := n.s.cfg.Clock.Latest().Add(2 * n.s.queues.longest())
 	switch {
 	case err != nil:
 		n.s.queues.watch.suspect() // so that the next push of this bucket need not wait as long
 		n.s.queues.fail(a.queued, err)
-	case known:
+	case known && until.IsZero():
 		n.enqueue(a)
-	default:
+	case known && until.After(soon):
+		if a.known.IsZero() {
+			a.asked = a
+			a.known = until
+		}
+		n.enqueue(a)
+	default: // the timeline has forgotten it, or would by the time that the push is stored
 		n.s.queues.release(a.queued)
 		a.done(answer(a.message, result))
 	}
 }
 
-// known reports whether the timeline knows a push's uid or its name.
-func (n *names) known(m *message.Message) (bool, error) {
+// known reports whether the timeline knows a push's uid or its name, and until when if all that it knows has ended.
+func (n *names) known(m *message.Message) (known bool, until time.Time, err error) {
 	ctx, stop := context.WithTimeout(context.Background(), n.s.cfg.CallTimeout)
 	defer stop()
 	refs := []Ref{{UID: m.UID}}
@@ -243,16 +263,25 @@ func (n *names) known(m *message.Message) (bool, error) {
 	for _, ref := range refs {
 		found, err := n.s.cfg.Timeline.Find(ctx, ref)
 		if errors.Is(err, ErrUnreadable) {
-			return true, nil // the add then refuses this push alone
+			return true, time.Time{}, nil // the add then refuses this push alone
 		}
 		if err != nil {
-			return false, fmt.Errorf("%w: look whether the name is in use: %v", ErrUnavailable, err)
+			return false, time.Time{}, fmt.Errorf("%w: look whether the name is in use: %v", ErrUnavailable, err)
+		}
+		for i := range found {
+			end := found[i].EndedAt.Time().Add(n.s.cfg.EndedKeep)
+			if !found[i].State.Ended() || found[i].State.Kept() {
+				return true, time.Time{}, nil
+			}
+			if until.IsZero() || end.Before(until) {
+				until = end
+			}
 		}
 		if len(found) > 0 {
-			return true, nil
+			return true, until, nil
 		}
 	}
-	return false, nil
+	return false, time.Time{}, nil
 }
 
 func (n *names) enqueue(a *asked) {

@@ -299,3 +299,56 @@ func TestAccept_OfTwoPushesUnderANameTheFirstIsStoredFirst(t *testing.T) {
 		}
 	})
 }
+
+// slowKept is a journal whose commits take long, and come in time.
+type slowKept struct {
+	*reallyKept
+	slow atomic.Bool
+}
+
+func (j *slowKept) Await(context.Context, []scheduler.Recorded) error {
+	if j.slow.Load() {
+		time.Sleep(900 * time.Millisecond)
+	}
+	return nil
+}
+
+// A push is repeated about when the timeline forgets its end, while the flusher of its bucket is busy: it is found there
+// and would be stored a moment later.
+func TestAccept_TakesNoPushAnewThatIsForgottenWhileItWaits(t *testing.T) {
+	for before, others := range map[time.Duration]int{-time.Second: 1, 0: 1, 90 * time.Millisecond: 1,
+		800 * time.Millisecond: 1, 2 * time.Second: 1, 6 * time.Second: 1, 7 * time.Second: 1,
+		6500 * time.Millisecond: 3000, // six flushes before its own: it is looked for again
+	} {
+		t.Run(before.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRecorded(t, nil)
+				j := &slowKept{reallyKept: r.j}
+				r.Journal = j
+				s := r.Scheduler()
+				r.S = s
+				r.Serve(s)
+				stop := r.Lead(s, 1)
+				p := scheduler.Push{ID: "charge-17", Topic: "orders", Body: []byte("pay 100")}
+				first := r.Push(p)
+				time.Sleep(time.Second)
+				r.drain()
+				end := r.Info(first.UID).EndedAt.Time()
+				time.Sleep(time.Until(end.Add(10*time.Minute - before - 10*time.Millisecond)))
+				j.slow.Store(true)
+				for range others {
+					s.Accept(&scheduler.Push{Topic: "orders", Delay: time.Hour}, func(scheduler.Accepted) {})
+				}
+				time.Sleep(10 * time.Millisecond)
+				if a := try(r.Rig, p); a.Err != nil || !a.Duplicate || a.UID != first.UID {
+					t.Errorf("the repeat: %+v, want a duplicate of %s", a, first.UID)
+				}
+				time.Sleep(5 * time.Second)
+				_ = stop(rig.ErrStop)
+				if n := len(r.Nats.Arrived()); n != 1 {
+					t.Errorf("delivered %d times", n)
+				}
+			})
+		})
+	}
+}
