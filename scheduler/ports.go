@@ -326,6 +326,9 @@ type Outcome struct {
 	Stream    string
 	Sequence  uint64
 	Duplicate bool
+	// Unvouched: NATS did not take the message, but the answer that says so could be a subscriber's who answered before
+	// the stream. The message may have been stored.
+	Unvouched bool
 }
 
 // Refusal is a transition that a store was asked for and did not make.

@@ -223,7 +223,52 @@ func TestPublisher_TellsPermanentRefusalsFromTransientOnes(t *testing.T) {
 		wantKind(t, out[4], scheduler.Refused, "sealed")
 		wantKind(t, out[5], scheduler.Refused, "maximum payload")
 		wantKind(t, out[6], scheduler.Refused, "invalid subject")
+		for i, o := range out { // real refusals name their stream, those of 2.9 too
+			if o.Unvouched {
+				t.Errorf("%d: nobody vouches for %+v", i, o)
+			}
+		}
 	})
+}
+
+// A subscriber of the stream's subject who answers first can refuse in the server's words. Only the stream's name,
+// which the message does not show, tells the two apart; an answer without it leaves open what the stream did.
+func TestPublisher_VouchesForNoRefusalWithoutTheStreamsName(t *testing.T) {
+	t.Parallel()
+	for name, forged := range map[string]struct {
+		nats.Msg
+		kind scheduler.OutcomeKind
+	}{
+		"for good": {nats.Msg{Data: []byte(
+			`{"error":{"code":400,"err_code":10054,"description":"message size exceeds maximum allowed"},"seq":0}`)},
+			scheduler.Refused},
+		"for now": {nats.Msg{Data: []byte(
+			`{"error":{"code":503,"err_code":10077,"description":"maximum messages exceeded"},"seq":0}`)},
+			scheduler.Unanswered},
+		"as if nobody were there": {nats.Msg{Header: nats.Header{"Status": {"503"}}}, scheduler.Unanswered},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			nc := bridgetest.Connect(t, lab.NewNATS(t).URL())
+			// Its acknowledgements leave it: the forged answer is then the only one, as when it is the first.
+			bridgetest.StreamOf(t, nc, jetstream.StreamConfig{Name: "HELD", Subjects: []string{"held"}})
+			p := bridgetest.Running(t, publish.Config{Conn: nc, Refresh: time.Hour})
+			bridgetest.Silence(t, nc, "HELD")
+			liar := bridgetest.Connect(t, nc.ConnectedUrl())
+			if _, err := liar.Subscribe("held", func(m *nats.Msg) {
+				answer := forged.Msg
+				answer.Subject = m.Reply
+				_ = liar.PublishMsg(&answer)
+			}); err != nil {
+				t.Fatal(err)
+			}
+			_ = liar.Flush()
+			out := send(t, p, newMessage("held", "x"))[0]
+			if wantKind(t, out, forged.kind, ""); !out.Unvouched {
+				t.Errorf("somebody vouches for %+v", out)
+			}
+		})
+	}
 }
 
 const permissions = `

@@ -64,7 +64,8 @@ func (p *Publisher) acked(e *entry, ack *pubAck) {
 			p.wish()
 		}
 		p.metrics.outcomes[kind].Inc()
-		e.done(e.message, scheduler.Outcome{Kind: kind, Err: fmt.Errorf("publish to %s: %w", e.subject, ack.err)})
+		e.done(e.message, scheduler.Outcome{Kind: kind, Err: fmt.Errorf("publish to %s: %w", e.subject, ack.err),
+			Unvouched: len(ack.stream) == 0})
 		return
 	}
 	o := scheduler.Outcome{Kind: scheduler.Delivered, Sequence: ack.sequence, Duplicate: ack.duplicate}
@@ -78,8 +79,9 @@ func (p *Publisher) acked(e *entry, ack *pubAck) {
 	e.done(e.message, o)
 }
 
-// nobody handles "no responders": on core there is no listener; an expected stream is unreachable. Nothing was stored
-// or delivered.
+// nobody handles "no responders": on core there is no listener, and nothing was delivered; an expected stream is
+// unreachable. The server's word cannot be told from that of a subscriber of the stream's subject, who may answer
+// before the stream does.
 func (p *Publisher) nobody(t token) {
 	e, ok := p.pending.take(t)
 	if !ok || e.message == nil {
@@ -88,7 +90,7 @@ func (p *Publisher) nobody(t token) {
 	outcome := scheduler.Outcome{Kind: scheduler.NoListener, Err: fmt.Errorf("publish to %s: %w", e.subject, errNobody)}
 	if e.to != nil {
 		p.wish()
-		outcome = scheduler.Outcome{Kind: scheduler.Unanswered,
+		outcome = scheduler.Outcome{Kind: scheduler.Unanswered, Unvouched: true,
 			Err: fmt.Errorf("publish to %s: stream %s is away: %w", e.subject, e.to.stream, errNobody)}
 	}
 	p.resolve([]entry{e}, outcome)

@@ -64,6 +64,7 @@ func (st *settler) judge(ctx context.Context, results []result) {
 func (st *settler) waits(ctx context.Context, r *result, b *scheduler.Back, wall, mono time.Time) bool {
 	m, s := r.message, st.l
 	s.metrics.failures.WithLabelValues(r.outcome.Kind.String()).Inc()
+	b.Mark.Uncertain = b.Mark.Uncertain || r.outcome.Unvouched || r.outcome.Kind == scheduler.Unknown
 	switch r.outcome.Kind {
 	case scheduler.NotSent:
 		b.Mark.Lane = r.from.lane
@@ -83,10 +84,7 @@ func (st *settler) waits(ctx context.Context, r *result, b *scheduler.Back, wall
 		st.log.Warn().Err(r.outcome.Err).Str("uid", string(m.UID)).Str("topic", m.Topic).Uint32(
 			"refusals", b.Mark.Refusals).Msg("message was refused")
 		b.Score = scoreAt(b.Score, wall.Add(delay))
-	case scheduler.Unknown:
-		b.Mark.Uncertain = true
-		b.Mark.Lane = st.failed(r, mono)
-	default: // Unanswered, NoListener
+	default: // Unanswered, NoListener, Unknown
 		b.Mark.Lane = st.failed(r, mono)
 	}
 	lane := b.Mark.Lane
@@ -189,15 +187,20 @@ func (st *settler) failed(r *result, now time.Time) message.Lane {
 const reasonUnparked = "unparked"
 
 // returned reports whether an attempt changed its message, which now waits in the given lane, and why the message waits
-// again. If NATS did not accept the message for now and nobody can have seen it, the message changes only if it moves
-// into a parked lane. Neither probes nor other vain attempts therefore raise the version of a waiting message.
+// again. If NATS did not accept the message for now and nobody can have seen it, or its mark says already that somebody
+// may have, the message changes only if it moves into a parked lane. Neither probes nor other vain attempts therefore
+// raise the version of a waiting message.
 func returned(r *result, lane message.Lane) (kind message.Kind, why string, changed bool) {
 	switch r.outcome.Kind {
 	case scheduler.NotSent:
 		return message.KindPlain, "", false
 	case scheduler.Unanswered, scheduler.NoListener:
-		if !lane.Parks() || r.from.lane.Parks() {
+		doubtful := r.outcome.Unvouched && !r.message.Mark.Uncertain
+		if !doubtful && (!lane.Parks() || r.from.lane.Parks()) {
 			return message.KindPlain, "", false
+		}
+		if !lane.Parks() {
+			return message.KindPlain, bounded(attempted(&r.outcome)), true
 		}
 		return message.KindParked, bounded("parked: " + attempted(&r.outcome)), true
 	}

@@ -241,3 +241,44 @@ func TestRun_WhatNobodyListenedForLeavesInOrder(t *testing.T) {
 		}
 	})
 }
+
+// A refusal that a subscriber may have sent in the stream's place parks and counts as any other, but it leaves open
+// whether the stream has the message: a cancel must not answer OK.
+func TestRun_ARefusalThatNobodyVouchesForLeavesTheMessageUncertain(t *testing.T) {
+	for _, kind := range []scheduler.OutcomeKind{scheduler.Unanswered, scheduler.Refused} {
+		t.Run(kind.String(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				store := &rig.Recorded{}
+				r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+				r.Nats.Answer = func(*message.Message, int) scheduler.Outcome {
+					return scheduler.Outcome{Kind: kind, Unvouched: true, Err: errors.New("forged")}
+				}
+				stop := r.Lead(r.S, 1)
+				defer func() { _ = stop(rig.ErrStop) }()
+				a := r.Push(scheduler.Push{Topic: "held"})
+				time.Sleep(50 * time.Millisecond)
+				info := r.Info(a.UID)
+				if info.State != message.StateWaiting || !info.Mark.Uncertain {
+					t.Fatalf("after one attempt it is %s, %+v", info.State, info.Mark)
+				}
+				if changes := store.Of(a.UID); len(changes) == 0 || !changes[0].Uncertain {
+					t.Errorf("recorded: %+v", changes)
+				}
+				c, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
+				if err != nil || c.Code != scheduler.CancelMaybe {
+					t.Errorf("cancel: %s, %v", c.Code, err)
+				}
+				b := r.Push(scheduler.Push{Topic: "held"})
+				time.Sleep(10 * time.Minute)
+				switch info := r.Info(b.UID); {
+				case !info.Mark.Uncertain:
+					t.Errorf("in the end: %s, %+v", info.State, info.Mark)
+				case kind == scheduler.Refused && info.State != message.StateDead:
+					t.Errorf("refused without end: %s", info.State)
+				case kind == scheduler.Unanswered && len(store.Of(b.UID)) > 2:
+					t.Errorf("each probe is recorded: %+v", store.Of(b.UID))
+				}
+			})
+		})
+	}
+}
