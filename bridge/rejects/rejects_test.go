@@ -258,3 +258,26 @@ func TestRejects_NATSThatDoesNotAnswerIsNamed(t *testing.T) {
 	}
 	server.Resume()
 }
+
+// A producer may publish to a literal wildcard. Its rejects make room for each other and for nobody else's.
+func TestRejects_OfAWildcardPushOutNobodyElses(t *testing.T) {
+	t.Parallel()
+	bridgetest.Servers(t, func(t *testing.T, server *lab.NATS) {
+		nc, ns := bridgetest.Connect(t, server.URL()), bridgetest.NewNamespace()
+		bridgetest.Taking(t, intake.Config{Conn: nc, Namespace: ns, Prefix: "later." + ns,
+			Accept:      bridgetest.Scheduling(t, nc, bridgetest.NewTimeline(t)),
+			RejectBytes: 8 << 20, RejectsPerSubject: 10})
+		for i := range 20 {
+			bridgetest.Publish(t, nc, fmt.Sprintf("later.%s.topic%d.x", ns, i), "x", "Tarry-Delay", "tomorrow")
+		}
+		bridgetest.Emptied(t, nc, ns)
+		for _, wild := range []string{"*", ">", "*.>"} {
+			bridgetest.Publish(t, nc, "later."+ns+"."+wild, strings.Repeat("x", 900<<10), "Tarry-Delay", "20m")
+			bridgetest.Emptied(t, nc, ns)
+		}
+		page, _, err := readingRejects(t, nc, ns).List(t.Context(), answer.RejectQuery{Limit: 1000})
+		if err != nil || len(page) < 21 || page[19].Topic != "topic19.x" || page[20].Topic[0] == 't' {
+			t.Errorf("%d rejects are left of 20 and those of wildcards: %+v, %v", len(page), page, err)
+		}
+	})
+}

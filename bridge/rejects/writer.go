@@ -176,10 +176,14 @@ func (w *Writer) whole(push *nats.Msg, reason string) *nats.Msg {
 	return msg
 }
 
-// firstToken returns the first token of the topic that an intake subject names.
+// firstToken returns the first token of the topic that an intake subject names. A producer may publish to a literal
+// wildcard; in a subject of ours it would be one, and a purge of it would take everybody's rejects.
 func firstToken(subject, prefix string) string {
 	topic := strings.TrimPrefix(strings.TrimPrefix(subject, prefix), ".")
 	first, _, _ := strings.Cut(topic, ".")
+	if first == "*" || first == ">" {
+		return "_"
+	}
 	return first
 }
 
