@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strconv"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
@@ -142,6 +143,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		all = []uint64{asked.Sequence}
 		line.Str("sequence", strconv.FormatUint(asked.Sequence, 10))
 	} else {
+		all = once(all)
 		line.Int("sequences", len(all))
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
@@ -149,56 +151,69 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 	var (
 		results = make([]any, len(all))
 		failed  error // of the last
-		pushes  []*scheduler.Push
-		places  []int // of pushes among results
+		away    error // set once the stream of rejects fails: each further call would wait as long
+		done    int
+		held    int64 // of bodies, in bytes
 	)
+	defer func() { s.reading.Add(-held) }()
 	refuse := func(i int, err error) {
 		results[i], failed = refusedReject{all[i], s.judged(r, err).Problem}, err
 	}
-	var away error // set once the stream of rejects fails: each further call would wait as long
-	for i, sequence := range all {
-		if away != nil {
-			refuse(i, away)
-			continue
-		}
-		p, err := s.again(ctx, r, sequence, &asked)
-		if errors.Is(err, scheduler.ErrUnavailable) {
-			away = err
-		}
-		if err != nil {
-			refuse(i, err)
-			continue
-		}
-		pushes, places = append(pushes, p), append(places, i)
-	}
-	accepted := []scheduler.Accepted{}
-	if len(pushes) > 0 {
-		accepted = s.cfg.Service.AcceptAll(ctx, pushes)
-	}
-	done := 0
-	for n, a := range accepted {
-		i := places[n]
-		result := s.result(a)
-		if result.Problem != nil {
-			refuse(i, &problem{*result.Problem})
-			continue
-		}
-		done++
-		kept := away
-		if away == nil {
-			if kept = s.cfg.Rejects.Drop(ctx, all[i]); kept != nil {
-				s.log.Warn().Err(kept).Uint64("sequence", all[i]).Msg(
-					"a reject that was pushed again could not be removed")
+	for next := 0; next < len(all); {
+		var (
+			pushes []*scheduler.Push
+			places []int // of pushes among results
+		)
+		// As many as a request may hold, so that a thousand of the largest are not in memory at once.
+		for ; next < len(all) && held < s.cfg.MaxBody; next++ {
+			if away != nil {
+				refuse(next, away)
+				continue
 			}
-			if errors.Is(kept, scheduler.ErrUnavailable) {
-				away = kept
+			p, err := s.again(ctx, r, all[next], &asked)
+			if errors.Is(err, scheduler.ErrUnavailable) {
+				away = err
 			}
+			if err == nil {
+				err = s.hold(int64(len(p.Body)))
+			}
+			if err != nil {
+				refuse(next, err)
+				continue
+			}
+			held += int64(len(p.Body))
+			pushes, places = append(pushes, p), append(places, next)
 		}
-		results[i] = wire.RequeuedReject{
-			Sequence: all[i], ID: result.Answer.ID, UID: result.Answer.UID,
-			Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
-			Durable: result.Answer.Durable, Duplicate: result.Answer.Duplicate, Merged: result.Answer.Merged,
-			Kept: kept != nil,
+		accepted := []scheduler.Accepted{}
+		if len(pushes) > 0 {
+			accepted = s.cfg.Service.AcceptAll(ctx, pushes)
+		}
+		s.reading.Add(-held)
+		held = 0
+		for n, a := range accepted {
+			i := places[n]
+			result := s.result(a)
+			if result.Problem != nil {
+				refuse(i, &problem{*result.Problem})
+				continue
+			}
+			done++
+			kept := away
+			if away == nil {
+				if kept = s.cfg.Rejects.Drop(ctx, all[i]); kept != nil {
+					s.log.Warn().Err(kept).Uint64("sequence", all[i]).Msg(
+						"a reject that was pushed again could not be removed")
+				}
+				if errors.Is(kept, scheduler.ErrUnavailable) {
+					away = kept
+				}
+			}
+			results[i] = wire.RequeuedReject{
+				Sequence: all[i], ID: result.Answer.ID, UID: result.Answer.UID,
+				Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
+				Durable: result.Answer.Durable, Duplicate: result.Answer.Duplicate, Merged: result.Answer.Merged,
+				Kept: kept != nil,
+			}
 		}
 	}
 	line.Int("done", done)
@@ -211,6 +226,16 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		return failed
 	}
 	return s.respondValue(w, http.StatusOK, results[0])
+}
+
+// once returns the numbers in their order, each once.
+func once(all []uint64) []uint64 {
+	seen := make(map[uint64]bool, len(all))
+	return slices.DeleteFunc(slices.Clone(all), func(n uint64) bool {
+		again := seen[n]
+		seen[n] = true
+		return again
+	})
 }
 
 // again returns a reject as a push that the caller may make. Rejects of topics to which the caller may not push appear

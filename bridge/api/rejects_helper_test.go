@@ -75,6 +75,9 @@ func (j *rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder
 	if o.Topic != "" {
 		p.Topic = o.Topic
 	}
+	if one.Body != nil {
+		p.Body = []byte(*one.Body)
+	}
 	return p, nil
 }
 

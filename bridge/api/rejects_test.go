@@ -1,11 +1,14 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -137,4 +140,41 @@ func TestRejects_AreJudgedByTopic(t *testing.T) {
 	}
 	j.err = fmt.Errorf("read: %w", answer.ErrNoRejects)
 	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("shop")...).want(t, 501, "needs_jetstream")
+}
+
+// A request names a thousand rejects of a megabyte each: they take their place among all bodies, a request's worth at a
+// time, and each is pushed once.
+func TestRejects_TakeNoMoreMemoryThanTheBodyOfARequest(t *testing.T) {
+	t.Parallel()
+	j, text := newRejects(), strings.Repeat("x", 400)
+	j.list = nil
+	for n := uint64(1); n <= 7; n++ {
+		j.list = append(j.list, wire.Rejected{Sequence: n, Topic: "orders.x", ID: fmt.Sprint(n), Body: &text})
+	}
+	var d *door
+	var batches []int
+	var others int64
+	d = open(t, rejecting(j), letting(crowd()...), func(c *api.Config) { c.MaxBody = 1000 },
+		with(service{accept: func(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
+			batches = append(batches, len(batch))
+			if held := d.Held() - others; held != int64(len(batch)*len(text)) {
+				t.Errorf("%d bodies hold %d bytes", len(batch), held)
+			}
+			return make([]scheduler.Accepted, len(batch))
+		}}))
+	const order = `{"sequences":[1,2,1,3,4,1,5,6,7,7]}`
+	a := call(t, d, "POST", "/v1/rejects/requeue", order, as("ops")...).want(t, 200, "")
+	if results, _ := a.json["results"].([]any); len(results) != 7 || fmt.Sprint(batches) != "[3 3 1]" ||
+		fmt.Sprint(j.dropped) != "[1 2 3 4 5 6 7]" {
+		t.Errorf("%d results, pushed by %v, dropped %v", len(results), batches, j.dropped)
+	}
+	if held := d.Held(); held != 0 {
+		t.Errorf("%d bytes are held afterwards", held)
+	}
+	others = d.MaxBodies() - 500
+	d.Hold(others)
+	a = call(t, d, "POST", "/v1/rejects/requeue", `{"sequences":[1,2]}`, as("ops")...).want(t, 200, "")
+	if strings.Count(a.raw, `"error":"busy"`) != 1 {
+		t.Errorf("with room for one: %s", a.raw)
+	}
 }

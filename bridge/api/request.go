@@ -38,11 +38,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 			"request body has %d bytes, the limit is %d", promised, limit)
 	}
 	grow := func(size int64) error {
-		more := size - held
-		if s.reading.Add(more) > bodiesAtOnce*limit {
-			s.reading.Add(-more)
-			return refusal(http.StatusServiceUnavailable, answer.WordBusy,
-				"the requests being read take more than %d bytes", bodiesAtOnce*limit)
+		if err := s.hold(size - held); err != nil {
+			return err
 		}
 		held = size
 		bigger := make([]byte, len(body), size)
@@ -74,6 +71,16 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 			return nil, nil, broken(err, len(body))
 		}
 	}
+}
+
+// hold takes bytes of what all bodies may take together. The caller returns them to reading.
+func (s *Server) hold(bytes int64) error {
+	if s.reading.Add(bytes) > bodiesAtOnce*s.cfg.MaxBody {
+		s.reading.Add(-bytes)
+		return refusal(http.StatusServiceUnavailable, answer.WordBusy,
+			"the requests being read take more than %d bytes", bodiesAtOnce*s.cfg.MaxBody)
+	}
+	return nil
 }
 
 // order reads a request without a query whose body is an order.
