@@ -175,7 +175,10 @@ func (d *dev) client(t *testing.T, opts ...Option) *Conn {
 }
 
 // listen subscribes and waits until the server knows.
-func listen(t *testing.T, c *Conn, subject string) *nats.Subscription {
+func listen(t *testing.T, c interface {
+	SubscribeSync(subject string) (*nats.Subscription, error)
+	Flush() error
+}, subject string) *nats.Subscription {
 	t.Helper()
 	sub, err := c.SubscribeSync(subject)
 	if err != nil {

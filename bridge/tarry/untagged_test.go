@@ -86,10 +86,7 @@ func TestUntagged_RefusesAMisspeltTag(t *testing.T) {
 	t.Parallel()
 	nc, more := account(t)
 	intake(t, nc)
-	sub, err := nc.SubscribeSync("plain.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := listen(t, nc, "plain.>")
 	conn := wrap(t, more())
 	publish := everyPublish(t, conn)
 	for _, name := range []string{"Tarry-Dealy", "tarry-delays", "TARRY-"} {
@@ -106,8 +103,8 @@ func TestUntagged_RefusesAMisspeltTag(t *testing.T) {
 		if err := conn.PublishMsg(message("plain.x", headers[0], headers...)); err != nil {
 			t.Fatal(err)
 		}
-		if got, err := sub.NextMsgWithContext(t.Context()); err != nil || string(got.Data) != headers[0] {
-			t.Fatalf("%v: got %+v, %v", headers, got, err)
+		if got := next(t, sub); string(got.Data) != headers[0] {
+			t.Fatalf("%v: got %+v", headers, got)
 		}
 	}
 }
@@ -117,10 +114,7 @@ func TestUntagged_RefusesTagsWithoutADueTime(t *testing.T) {
 	t.Parallel()
 	nc, more := account(t)
 	in := intake(t, nc)
-	sub, err := nc.SubscribeSync("plain.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := listen(t, nc, "plain.>")
 	conn := wrap(t, more())
 	publish := everyPublish(t, conn)
 	plain := func() *nats.Msg { return message("plain.x", "body", "X", "1") }
@@ -143,8 +137,8 @@ func TestUntagged_RefusesTagsWithoutADueTime(t *testing.T) {
 	if err := conn.PublishMsg(message("plain.x", "last", "Tarry-Key", "k")); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := sub.NextMsgWithContext(t.Context()); err != nil || string(got.Data) != "last" {
-		t.Errorf("a refused message was sent: %+v, %v", got, err)
+	if got := next(t, sub); string(got.Data) != "last" {
+		t.Errorf("a refused message was sent: %+v", got)
 	}
 	if list := stored(t, in); len(list) != 0 {
 		t.Errorf("%d refused messages were stored", len(list))
@@ -159,10 +153,7 @@ func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
 	t.Parallel()
 	nc, more := account(t)
 	conn := wrap(t, more())
-	sub, err := nc.SubscribeSync("plain.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	sub := listen(t, nc, "plain.>")
 	if _, err := nc.Subscribe(
 		"ask", func(m *nats.Msg) { _ = m.Respond(append([]byte("re: "), m.Data...)) }); err != nil {
 		t.Fatal(err)
@@ -174,10 +165,9 @@ func TestUntagged_ReachesSubscribersAndAnswers(t *testing.T) {
 	if err := conn.PublishMsg(want); err != nil {
 		t.Fatal(err)
 	}
-	got, err := sub.NextMsgWithContext(t.Context())
-	if err != nil || string(got.Data) != "body" || !reflect.DeepEqual(got.Header, want.Header) ||
+	if got := next(t, sub); string(got.Data) != "body" || !reflect.DeepEqual(got.Header, want.Header) ||
 		got.Subject != "plain.x" {
-		t.Fatalf("got %+v, %v", got, err)
+		t.Fatalf("got %+v", got)
 	}
 	answer, err := conn.RequestMsg(message("ask", "1"), 5*time.Second)
 	if err != nil || string(answer.Data) != "re: 1" {
