@@ -193,9 +193,9 @@ func stand(s record.Stand) *wire.Stand {
 	return &wire.Stand{State: s.State.String(), Version: s.Version}
 }
 
-// verify compares the store with the journal, and repairs the differences if requested.
+// verify compares the store with the journal, and repairs or revives if requested.
 func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
-	repair, err := order(s, w, r, wire.DecodeVerify)
+	asked, err := order(s, w, r, wire.DecodeVerify)
 	if err != nil {
 		return err
 	}
@@ -204,7 +204,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer end()
-	s.audit(r, "verify", !repair)
+	s.audit(r, "verify", asked == wire.Verify{}).Bool("revive", asked.Revive)
 	return long(s, w, r, verified,
 		func(ctx context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
 			defer end()
@@ -212,7 +212,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 			if progress != nil { // only the report lists the differences
 				counts = func(r record.VerifyReport) { r.Differences = nil; progress(r) }
 			}
-			return s.cfg.Journal.Verify(ctx, record.VerifyRequest{Repair: repair}, counts)
+			return s.cfg.Journal.Verify(ctx, record.VerifyRequest{Repair: asked.Repair, Revive: asked.Revive}, counts)
 		})
 }
 

@@ -458,6 +458,7 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 		{"POST", "/v1/restore", `{"rate":"10"}`, "invalid_rate", "0 to 1000000"},
 		{"POST", "/v1/restore?dry_run=true", ``, "unknown_parameter", "dry_run"},
 		{"POST", "/v1/verify", `{"repair":1}`, "invalid_repair", "neither true nor false"},
+		{"POST", "/v1/verify", `{"revive":"no"}`, "invalid_revive", "neither true nor false"},
 		{"POST", "/v1/verify", `{"dry_run":true}`, "unknown_field", "dry_run"},
 		{"POST", "/v1/verify?repair=true", ``, "unknown_parameter", "repair"},
 		{"POST", "/v1/redeliver", ``, "invalid_since", "since is missing"},

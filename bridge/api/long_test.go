@@ -74,7 +74,7 @@ func TestLong_AnswersTheReport(t *testing.T) {
 		{"/v1/redeliver", `{"since":"2030-01-31T09:00:00+01:00","topic":"a.b","dry_run":true}`,
 			record.RedeliverRequest{Since: 1896076800000, Topic: "a.b", DryRun: true},
 			`{"dry_run":true,"checked":21,"present":6,"gone":5,"redelivered":4,"unknown":3,"failed":1}`},
-		{"/v1/verify", `{"repair":true}`, record.VerifyRequest{Repair: true},
+		{"/v1/verify", `{"repair":true,"revive":true}`, record.VerifyRequest{Repair: true, Revive: true},
 			`{"in_store":10,"in_journal":11,"found":{"missing_in_store":1,"store_older":1},"repaired":1,` +
 				`"differences":[` +
 				`{"uid":"t-000000000000000a","bucket":3,"kind":"missing_in_store","journal":{"state":"waiting",` +

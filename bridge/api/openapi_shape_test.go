@@ -119,7 +119,7 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		want  any
 	}{
 		{"schemas/State/enum", stateWords()}, {"schemas/Kind/enum", kinds},
-		{"schemas/DifferenceKind/enum", []string{record.MissingInStore, record.MissingInJournal,
+		{"schemas/DifferenceKind/enum", []string{record.MissingInStore, record.EndedInStore, record.MissingInJournal,
 			record.StoreOlder, record.StoreNewer}},
 		{"schemas/Instance/properties/role/enum", []string{wire.RoleLeader, wire.RoleStandby}},
 		{"schemas/Cluster/properties/journal/properties/mode/enum",

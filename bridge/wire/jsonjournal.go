@@ -7,6 +7,7 @@ const (
 	FieldDryRun  = "dry_run"
 	FieldRate    = "rate"
 	FieldRepair  = "repair"
+	FieldRevive  = "revive"
 	FieldSince   = "since"
 )
 
@@ -16,6 +17,7 @@ const (
 	WordDryRun  = "invalid_dry_run"
 	WordRate    = "invalid_rate"
 	WordRepair  = "invalid_repair"
+	WordRevive  = "invalid_revive"
 	WordSince   = "invalid_since"
 )
 
@@ -46,18 +48,25 @@ func DecodeRestore(data []byte) (Restore, error) {
 
 // DecodeRestoreOne reads {"dry_run":false}, the restore of one message; an empty body is the same as {}.
 func DecodeRestoreOne(data []byte) (dryRun bool, err error) {
-	return decodeFlag(data, "the restore of one message", FieldDryRun)
+	return decode(data, "the restore of one message", func(v *bool) []field {
+		return []field{{FieldDryRun, func(f *fields) { *v = f.bool() }}}
+	}, func(*bool) error { return nil })
 }
 
-// DecodeVerify reads {"repair":false}; an empty body is the same as {}.
-func DecodeVerify(data []byte) (repair bool, err error) {
-	return decodeFlag(data, "a verify", FieldRepair)
+// Verify asks to compare the store with the journal.
+type Verify struct {
+	Repair bool `json:"repair,omitempty"` // bring both to the higher version
+	Revive bool `json:"revive,omitempty"` // also bring back what ended according to the store alone
 }
 
-// decodeFlag reads an object with one boolean field.
-func decodeFlag(data []byte, what, name string) (bool, error) {
-	return decode(data, what, func(v *bool) []field { return []field{{name, func(f *fields) { *v = f.bool() }}} },
-		func(*bool) error { return nil })
+// DecodeVerify reads {"repair":false, "revive":false}; an empty body is the same as {}.
+func DecodeVerify(data []byte) (Verify, error) {
+	return decode(data, "a verify", func(v *Verify) []field {
+		return []field{
+			{FieldRepair, func(f *fields) { v.Repair = f.bool() }},
+			{FieldRevive, func(f *fields) { v.Revive = f.bool() }},
+		}
+	}, func(*Verify) error { return nil })
 }
 
 // Redeliver asks to publish again the messages that a broker lost.

@@ -44,18 +44,20 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 	}
 }
 
-func TestDecodeVerifyAndRestoreOne_ReadTheirOneSwitch(t *testing.T) {
+func TestDecodeVerifyAndRestoreOne_ReadTheirSwitches(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]bool{"": false, "{}": false, `{"repair":false}`: false,
-		`{"repair":true}`: true} {
+	for text, want := range map[string]wire.Verify{"": {}, "{}": {}, `{"repair":false}`: {},
+		`{"repair":true}`: {Repair: true}, `{"revive":true,"repair":false}`: {Revive: true}} {
 		if got, err := wire.DecodeVerify([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: got %v, %v", text, got, err)
 		}
 	}
 	_, err := wire.DecodeVerify([]byte(`{"repair":"true"}`))
 	wantRefusal(t, err, wire.WordRepair, "repair")
-	repair, err := wire.DecodeVerify([]byte(`{"repair":true,"x":1}`))
-	if wantRefusal(t, err, wire.WordUnknownField, `"x"`); repair {
+	_, err = wire.DecodeVerify([]byte(`{"revive":1}`))
+	wantRefusal(t, err, wire.WordRevive, "revive")
+	asked, err := wire.DecodeVerify([]byte(`{"repair":true,"x":1}`))
+	if wantRefusal(t, err, wire.WordUnknownField, `"x"`); asked.Repair {
 		t.Error("a refused request repairs")
 	}
 	if dry, err := wire.DecodeRestoreOne([]byte(`{"dry_run":true}`)); err != nil || !dry {

@@ -208,7 +208,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"restore --rate 1000001", "restore order-7131", "restore order-7131 --key customer-9 --dry-run",
 			"restore nobody", "restore t-0000000000000000",
 		},
-		"verify": {"verify", "verify --repair"},
+		"verify": {"verify", "verify --repair", "verify --revive"},
 		"redeliver": {
 			"redeliver --since 2h", "redeliver --since 2030-01-31T08:00:00Z --topic orders.remind --dry-run",
 			"redeliver --since 2h --topic refused",

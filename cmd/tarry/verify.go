@@ -13,22 +13,27 @@ import (
 )
 
 func newVerify(o outside) *cobra.Command {
-	var repair bool
+	var asked wire.Verify
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the store with the journal",
 		Long: `Compare the store with the journal. The exit code is 0 if they agree, with --repair after the repair,
 and 1 if differences are left.
 
+A message that is ended_in_store waits in the journal only, though Redis had it and has lost nothing since: the database
+lost its last commits, perhaps in a failover, and with them the end of the message. --repair leaves it alone. If you
+know that Redis was wrong, --revive brings it back; it may then be delivered again.
+
 Messages are accepted and delivered meanwhile. If you interrupt the command, the work stops.`,
 		Args: noArgs,
 	}
-	cmd.Flags().BoolVar(&repair, "repair", false, "bring both to the higher version of each message that differs")
+	cmd.Flags().BoolVar(&asked.Repair, "repair", false, "bring both to the higher version of each message that differs")
+	cmd.Flags().BoolVar(&asked.Revive, "revive", false, "bring back, as uncertain, what is ended_in_store")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		progress, done := watched(c, func(v wire.VerifyReport) string {
 			return fmt.Sprintf("%d in the store, %d in the journal", v.InStore, v.InJournal)
 		})
-		v, raw, err := c.Verify(cmd.Context(), repair, progress)
+		v, raw, err := c.Verify(cmd.Context(), asked, progress)
 		if done(); err != nil {
 			return answered(err, c.json)
 		}

@@ -230,13 +230,18 @@ type RestoreReport struct {
 
 // VerifyRequest asks to compare the timeline with the journal.
 type VerifyRequest struct {
-	// Repair brings both to the higher version of each message that differs.
+	// Repair brings both to the higher version of each message that differs, except those that ended.
 	Repair bool
+	// Revive brings back those that ended according to the store alone, as uncertain.
+	Revive bool
 }
 
 // The kinds of a Difference.
 const (
-	MissingInStore   = "missing_in_store"   // live in the journal only
+	MissingInStore = "missing_in_store" // live in the journal only
+	// EndedInStore is live in the journal only, though the store had it and has lost nothing since: the journal lost
+	// its end.
+	EndedInStore     = "ended_in_store"
 	MissingInJournal = "missing_in_journal" // in the store only
 	StoreOlder       = "store_older"
 	StoreNewer       = "store_newer"

@@ -78,6 +78,9 @@ type Outbox interface {
 // Mending is the part of a timeline that brings it and the journal together.
 type Mending interface {
 	Outbox
+	// Standings returns the standing of every bucket. The Standing of a bucket that does not answer carries the error.
+	// Standings itself fails if no bucket answers.
+	Standings(ctx context.Context) ([]Standing, error)
 	// Find is Acceptor's, and Refused is Leading's.
 	Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error)
 	Refused(ctx context.Context, bucket message.Bucket) ([]scheduler.Refusal, error)
@@ -98,8 +101,7 @@ type Mending interface {
 
 // Recoverable is a timeline whose server may change under it.
 type Recoverable interface {
-	// Standings returns the standing of every bucket. The Standing of a bucket that does not answer carries the error.
-	// Standings itself fails if no bucket answers.
+	// Standings is Mending's.
 	Standings(ctx context.Context) ([]Standing, error)
 	// Recovering returns the calls that work on the very runs that standings name, certified or not. They are for the
 	// leader of this term alone, and return ErrStaleTerm if a bucket knows a higher term. Their changes enter the
@@ -134,6 +136,7 @@ type Recovering interface {
 type Stand struct {
 	State   message.State
 	Version uint64
+	At      message.Milli // when it became so; only the journal knows
 }
 
 // RestoreCode is the outcome of restoring a record.

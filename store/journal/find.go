@@ -45,16 +45,17 @@ func scanRecord(row scanner, all bool) (r record.Record, err error) {
 	return r, nil
 }
 
-// Versions returns the version and state of each message in the journal.
+// Versions returns the version, the state and the last change of each message in the journal.
 func (s *SQL) Versions(ctx context.Context, uids []message.UID) (map[message.UID]record.Stand, error) {
 	found := make(map[message.UID]record.Stand, len(uids))
 	err := inChunks(uids, func(list string, args []any) error {
-		return each(ctx, s.read, "SELECT uid, version, state FROM messages WHERE content > 0 AND uid IN "+list, args,
+		return each(ctx, s.read, "SELECT uid, version, state, changed FROM messages WHERE content > 0 AND uid IN "+list, args,
 			func(row scanner) error {
 				var uid message.UID
-				var version, state int64
-				err := row.Scan(&uid, &version, &state)
-				found[uid] = record.Stand{State: message.State(state), Version: uint64(version)}
+				var version, state, changed int64
+				err := row.Scan(&uid, &version, &state, &changed)
+				found[uid] = record.Stand{State: message.State(state), Version: uint64(version),
+					At: message.Milli(changed)}
 				return err
 			})
 	})

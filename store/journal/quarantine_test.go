@@ -153,7 +153,7 @@ func (a *apart) verify() record.VerifyReport {
 	v := &journal.Reconciler{Store: a.store, Timeline: a.line, Buckets: crashBuckets, Clock: a.clock,
 		Timeout: time.Minute,
 		Address: ""}
-	report, err := v.Verify(a.Context(), record.VerifyRequest{Repair: true}, nil)
+	report, err := v.Verify(a.Context(), record.VerifyRequest{Repair: true, Revive: true}, nil)
 	a.must("verify", err)
 	return report
 }
@@ -250,7 +250,7 @@ func TestQuarantine_AnEndThatTheJournalRefusedIsNotUndone(t *testing.T) {
 		if report := a.restore(true); report != (record.RestoreReport{Read: 2, Added: 1, Newer: 1}) {
 			a.Errorf("a dry run: %+v", report)
 		}
-		if report := a.verify(); report.Found[record.MissingInStore] != 2 || report.Repaired != 1 {
+		if report := a.verify(); report.Found[record.EndedInStore] != 2 || report.Repaired != 1 {
 			a.Errorf("verify: %+v", report)
 		}
 		if report := a.restore(false); report != (record.RestoreReport{Read: 2, Same: 1, Newer: 1}) {

@@ -25,11 +25,22 @@ const (
 // of the timeline. Under traffic the two differ by the changes on their way. So a difference counts only if it is still
 // there after the outbox has had time to drain, and no entry of the outbox will resolve it. progress, which may be nil,
 // is called now and then.
+//
+// A message that a whole store lacks, though the journal changed it after the store was certified, has ended: the store
+// had it then, and the journal has lost its end, as a replica does that lacks the last commits. It comes back only if
+// the request says so.
 func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 	progress func(record.VerifyReport)) (record.VerifyReport, error) {
-	c := &comparison{Reconciler: r, repair: req.Repair, progress: nowAndThen(progress),
+	c := &comparison{Reconciler: r, req: req, progress: nowAndThen(progress),
 		restoring: restoring{Reconciler: r, doubts: make([]doubt, r.Buckets)},
 		report:    record.VerifyReport{Found: map[string]int{}}}
+	err := within(ctx, r.Timeout, func(ctx context.Context) (err error) {
+		c.standings, err = r.Timeline.Standings(ctx)
+		return err
+	})
+	if err != nil {
+		return c.report, fmt.Errorf("ask since when the store is whole: %w", ofStore(err))
+	}
 	if err := c.fromJournal(ctx); err != nil {
 		return c.report, err
 	}
@@ -42,7 +53,8 @@ func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 // comparison is one run.
 type comparison struct {
 	*Reconciler
-	repair    bool
+	req       record.VerifyRequest
+	standings []record.Standing // before the journal was read
 	progress  func(record.VerifyReport)
 	restoring restoring // for repairs
 	report    record.VerifyReport
@@ -150,7 +162,13 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 	for uid, b := range found {
 		d := record.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store,
 			Journal: b.journal}
-		if c.repair {
+		asked := c.req.Repair
+		if ended, err := c.ended(ctx, &d); err != nil {
+			return err
+		} else if ended {
+			d.Kind, asked = record.EndedInStore, c.req.Revive
+		}
+		if asked {
 			// A message that SQL refuses for good stays different, and is counted as such.
 			if d.Repaired, err = c.mend(ctx, &d); err != nil && (Retryable(err) || ctx.Err() != nil) {
 				return fmt.Errorf("repair %s: %w", uid, err)
@@ -232,15 +250,39 @@ func (c *comparison) look(ctx context.Context, uids []message.UID) (map[message.
 	return all, nil
 }
 
+// ended reports whether a message that is missing in the store has ended. A record that is there and cannot be read is
+// not missing.
+func (c *comparison) ended(ctx context.Context, d *record.Difference) (bool, error) {
+	s := c.standings[d.Bucket]
+	if d.Kind != record.MissingInStore || !s.Whole() || d.Journal.At <= s.DoubtUntil {
+		return false, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	found, err := c.Timeline.Find(ctx, scheduler.Ref{UID: d.UID})
+	if errors.Is(err, scheduler.ErrUnreadable) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look %s up in the store: %w", d.UID, ofStore(err))
+	}
+	return len(found) == 0, nil
+}
+
 // mend raises the older side to the higher version.
 func (c *comparison) mend(ctx context.Context, d *record.Difference) (bool, error) {
 	call, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
-	if d.Kind == record.MissingInStore || d.Kind == record.StoreOlder {
+	if d.Kind != record.MissingInJournal && d.Kind != record.StoreNewer {
 		read := c.Clock.Milli()
 		records, err := c.records(call, []message.UID{d.UID})
 		if err != nil {
 			return false, err
+		}
+		for i := range records { // what is due becomes uncertain anyway, as a change of its own
+			if r := &records[i]; d.Kind != record.StoreOlder && stays(r.State) && r.Due > read {
+				r.Mark.Uncertain = true
+			}
 		}
 		c.restoring.report = record.RestoreReport{}
 		err = c.restoring.bring(call, records, read) // it repeats a lost call until the time is over

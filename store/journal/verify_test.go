@@ -93,6 +93,40 @@ func (s *sides) verify(repair bool) record.VerifyReport {
 	return report
 }
 
+// revive brings back what has ended in the timeline alone.
+func (s *sides) revive() record.VerifyReport {
+	s.Helper()
+	v := &journal.Reconciler{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Timeout: time.Minute}
+	report, err := v.Verify(s.Context(), record.VerifyRequest{Revive: true}, nil)
+	if err != nil {
+		s.Fatal(err)
+	}
+	return report
+}
+
+// recovered certifies the timeline as of now.
+func (s *sides) recovered() {
+	s.Helper()
+	standings, err := s.tl.Standings(s.Context())
+	if err != nil {
+		s.Fatal(err)
+	}
+	r := s.tl.Recovering(standings, 0, 0)
+	if err := r.Certify(s.Context(), 0, 0, record.Certification{Number: standings[0].Number + 1,
+		Run: standings[0].Now, DoubtUntil: s.clock.Milli()}); err != nil {
+		s.Fatal(err)
+	}
+}
+
+// lose puts a message into the journal that the timeline lacks.
+func (s *sides) lose(n int) message.UID {
+	s.Helper()
+	m := schedulertest.Message(n)
+	m.Due = s.clock.Milli().Add(time.Hour)
+	s.write(record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m})
+	return m.UID
+}
+
 // write puts a change into the journal that the timeline never made.
 func (s *sides) write(c record.Change) {
 	s.Helper()
@@ -106,15 +140,14 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
+		s.lose(6) // missing in the store, which may have lost it
+		s.recovered()
+		time.Sleep(time.Second)
 		s.add(true, 1, 2, 3, 4)
 		s.add(false, 5)    // missing in the journal
 		s.cancel(2, false) // newer in the store
 		uid := func(n int) message.UID { return schedulertest.Message(n).UID }
 		s.write(record.Change{UID: uid(3), Version: 2, State: message.StateCanceled}) // older in the store
-		gone := schedulertest.Message(6)
-		gone.Due = s.clock.Milli().Add(time.Hour)
-		// missing in the store
-		s.write(record.Change{UID: uid(6), Version: 1, State: message.StateWaiting, Due: gone.Due, Message: gone})
 
 		want := map[string]int{record.MissingInJournal: 1, record.StoreNewer: 1, record.StoreOlder: 1,
 			record.MissingInStore: 1}
@@ -139,9 +172,60 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 			if err := errors.Join(err, err2); err != nil || len(found) != 1 || len(records) != 1 ||
 				found[0].State != state || records[0].State != state {
 				t.Errorf("message %d: %+v, %+v, %v; want it %s on both sides", n, found, records, err, state)
+			} else if found[0].Mark.Uncertain != (n == 6) {
+				t.Errorf("message %d: %+v", n, found[0].Mark)
 			}
 		}
 	})
+}
+
+// A replica of the database without the last commits takes over; the timeline has forgotten what ended meanwhile.
+func TestVerify_BringsNothingBackThatOnlyTheJournalThinksWaits(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		s.recovered()
+		time.Sleep(time.Second)
+		s.add(true, 1)
+		uid := schedulertest.Message(1).UID
+		s.cancel(1, false) // the replica has not heard of it
+		time.Sleep(20 * time.Minute)
+		if n, err := s.tl.Trim(t.Context(), 0, 1, s.clock.Milli(), 1000); err != nil || n != 1 {
+			t.Fatalf("forgotten: %d, %v", n, err)
+		}
+		for _, repair := range []bool{false, true} {
+			if r := s.verify(repair); fmt.Sprint(r.Found) != fmt.Sprint(map[string]int{record.EndedInStore: 1}) ||
+				r.Repaired != 0 || len(r.Differences) != 1 || r.Differences[0].UID != uid {
+				t.Fatalf("the audit: %+v", r)
+			}
+			if found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid}); err != nil || len(found) != 0 {
+				t.Fatalf("a canceled message waits again: %+v, %v", found, err)
+			}
+		}
+		unsure := &journal.Reconciler{Store: s.store, Timeline: unreadable{s.tl}, Buckets: 1, Clock: s.clock,
+			Timeout: time.Minute}
+		if r, err := unsure.Verify(t.Context(), record.VerifyRequest{}, nil); err != nil ||
+			r.Found[record.MissingInStore] != 1 {
+			t.Errorf("a record that is there but damaged has not ended: %+v, %v", r, err)
+		}
+		if r := s.revive(); r.Repaired != 1 {
+			t.Fatalf("revive: %+v", r)
+		}
+		found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid})
+		if err != nil || len(found) != 1 || found[0].State != message.StateWaiting || !found[0].Mark.Uncertain {
+			t.Fatalf("revived: %+v, %v", found, err)
+		}
+		if r := s.verify(false); len(r.Found) != 0 {
+			t.Errorf("afterwards: %+v", r)
+		}
+	})
+}
+
+// unreadable is a timeline that cannot read what it holds.
+type unreadable struct{ record.Mending }
+
+func (unreadable) Find(context.Context, scheduler.Ref) ([]message.Info, error) {
+	return nil, scheduler.ErrUnreadable
 }
 
 // silentRestore is a timeline that never says whether it has restored a message.
@@ -157,15 +241,13 @@ func TestVerify_DoesNotWaitForeverForARepair(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
-		lost := schedulertest.Message(1)
-		lost.Due = s.clock.Milli().Add(time.Hour)
-		s.write(record.Change{UID: lost.UID, Version: 1, State: message.StateWaiting, Due: lost.Due, Message: lost})
+		s.lose(1)
 		v := &journal.Reconciler{Store: s.store, Timeline: silentRestore{s.tl}, Buckets: 1, Clock: s.clock,
 			Address: "a:1", Timeout: time.Minute, Log: zerolog.Nop()}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
 		defer cancel()
 		began := time.Now()
-		_, err := v.Verify(ctx, record.VerifyRequest{Repair: true}, nil)
+		_, err := v.Verify(ctx, record.VerifyRequest{Revive: true}, nil)
 		if took := time.Since(began); !errors.Is(err, scheduler.ErrOutcomeUnknown) || took > 2*time.Minute {
 			t.Fatalf("%v after %s, want an unknown outcome after the time-out of %s", err, took, v.Timeout)
 		}
@@ -411,6 +493,11 @@ func (f failing) ask(question string) error {
 	return nil
 }
 
+func (f failing) Standings(ctx context.Context) ([]record.Standing, error) {
+	standings, err := f.Mending.Standings(ctx)
+	return standings, errors.Join(err, f.ask("standings"))
+}
+
 func (f failing) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	found, err := f.Mending.Find(ctx, ref)
 	return found, errors.Join(err, f.ask("find"))
@@ -440,18 +527,15 @@ func (f failing) Refused(ctx context.Context, b message.Bucket) ([]scheduler.Ref
 
 // Whatever the store answers, the journal is not to blame for it.
 func TestVerify_BlamesTheStoreForWhatItAnswers(t *testing.T) {
-	for _, question := range []string{"find", "versions", "walk", "restore", "refused"} {
+	for _, question := range []string{"standings", "find", "versions", "walk", "restore", "refused"} {
 		t.Run(question, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := newSides(t)
 				s.add(false, 1) // missing in the journal
-				gone := schedulertest.Message(2)
-				gone.Due = s.clock.Milli().Add(time.Hour)
-				s.write(record.Change{UID: gone.UID, Version: 1, State: message.StateWaiting, Due: gone.Due,
-					Message: gone})
+				s.lose(2)
 				v := &journal.Reconciler{Store: s.store, Timeline: failing{s.tl, question}, Buckets: 1, Clock: s.clock,
 					Address: "a:1", Timeout: time.Minute}
-				_, err := v.Verify(t.Context(), record.VerifyRequest{Repair: true}, nil)
+				_, err := v.Verify(t.Context(), record.VerifyRequest{Repair: true, Revive: true}, nil)
 				if !errors.Is(err, errAnswer) || !errors.Is(err, scheduler.ErrUnavailable) ||
 					errors.Is(err, journal.ErrNoDatabase) {
 					t.Errorf("got %v", err)

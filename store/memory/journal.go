@@ -197,7 +197,8 @@ func (j *Journal) Versions(ctx context.Context, uids []message.UID) (map[message
 	err := j.locked(ctx, func() {
 		for _, uid := range uids {
 			if row := j.rows[uid]; row != nil && row.record.Content > 0 {
-				found[uid] = record.Stand{State: row.record.State, Version: row.record.Version}
+				found[uid] = record.Stand{State: row.record.State, Version: row.record.Version,
+					At: row.record.ChangedAt}
 			}
 		}
 	})

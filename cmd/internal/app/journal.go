@@ -266,11 +266,20 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 				event = event.Int(kind, n)
 			}
 		}
+		var ended []string
+		for i := range report.Differences {
+			if d := &report.Differences[i]; d.Kind == record.EndedInStore {
+				ended = append(ended, string(d.UID))
+			}
+		}
+		if len(ended) > 0 {
+			event = event.Strs("ended", ended)
+		}
 		event.Int("in_store", report.InStore).Int("in_journal", report.InJournal).Int(
 			"repaired", report.Repaired).Msg("audited")
 	}
 }
 
 func differenceKinds() []string {
-	return []string{record.MissingInStore, record.MissingInJournal, record.StoreOlder, record.StoreNewer}
+	return []string{record.MissingInStore, record.EndedInStore, record.MissingInJournal, record.StoreOlder, record.StoreNewer}
 }

@@ -261,10 +261,10 @@ func (c *Client) Restore(ctx context.Context, request Restore,
 	return long(ctx, c, "/v1/restore", request, progress)
 }
 
-// Verify compares the store with the journal; with repair it repairs the differences. progress may be nil.
-func (c *Client) Verify(ctx context.Context, repair bool,
+// Verify compares the store with the journal; it changes what the request names. progress may be nil.
+func (c *Client) Verify(ctx context.Context, request wire.Verify,
 	progress func(wire.VerifyReport)) (wire.VerifyReport, []byte, error) {
-	return long(ctx, c, "/v1/verify", map[string]bool{"repair": repair}, progress)
+	return long(ctx, c, "/v1/verify", request, progress)
 }
 
 // Redeliver asks to publish again the messages that a broker lost. A nil topic means all topics.

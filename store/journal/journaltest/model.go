@@ -125,7 +125,7 @@ func compareAll(r *rapid.T, t *testing.T, j journal.Store, histories [][]record.
 	}
 	for _, w := range want {
 		if version := w.Version; w.Content == 0 && versions[w.UID].Version != 0 ||
-			w.Content > 0 && versions[w.UID] != (record.Stand{State: w.State, Version: version}) {
+			w.Content > 0 && versions[w.UID] != (record.Stand{State: w.State, Version: version, At: w.ChangedAt}) {
 			r.Fatalf("%s stands as %v, want version %d, %s (content of %d)", w.UID, versions[w.UID], version,
 				w.State, w.Content)
 		}

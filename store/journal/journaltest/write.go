@@ -109,8 +109,8 @@ var writePromises = []promise{
 			became(bare, 2, message.StateDelivered, start))
 		got, err := t.j.Versions(t.Context(), []message.UID{n.UID, gone.UID, m.UID, bare.UID, n.UID, "", "t-", "'"})
 		t.must("versions", err)
-		if len(got) != 2 || got[m.UID] != (record.Stand{State: message.StateWaiting, Version: 1}) ||
-			got[n.UID] != (record.Stand{State: message.StateDelivered, Version: 7}) {
+		if len(got) != 2 || got[m.UID] != (record.Stand{State: message.StateWaiting, Version: 1, At: accept(m).At}) ||
+			got[n.UID] != (record.Stand{State: message.StateDelivered, Version: 7, At: start}) {
 			t.Fatalf("got %v", got)
 		}
 		if got, err = t.j.Versions(t.Context(), nil); err != nil || len(got) != 0 {
