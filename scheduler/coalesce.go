@@ -255,9 +255,9 @@ func (c *coalescer) flushOnce(bucket message.Bucket, onWire func()) bool {
 	return more
 }
 
-// young returns the pushes of a batch that may still be stored. The others repeat an earlier push, and waited here until
-// the timeline may have forgotten that, or might forget it before the last try to store them. young answers them, or
-// lets names look again.
+// young returns the pushes of a batch that may still be stored. The others repeat an earlier push, and waited here
+// until the timeline may have forgotten that, or might forget it before the last try to store them. young answers
+// them, or lets names look again.
 func (c *coalescer) young(batch []*queued) []*queued {
 	last := c.s.cfg.Clock.Latest().Add(c.longest())
 	aged := func(q *queued) bool { return !q.known.IsZero() && last.After(q.known) }

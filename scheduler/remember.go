@@ -87,6 +87,7 @@ func (n *names) put(a *asked) error {
 
 // again looks once more for a push that was judged by what the timeline may have forgotten since.
 func (n *names) again(a *asked) {
+	a.known, a.asked = time.Time{}, nil // the second look says anew how long it holds
 	if err := n.queue(a); err != nil {
 		a.done(Accepted{UID: a.message.UID, ID: a.message.ID, Due: a.message.Due, Err: err})
 	}
@@ -238,7 +239,7 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 	case err != nil:
 		n.s.queues.watch.suspect() // so that the next push of this bucket need not wait as long
 		n.s.queues.fail(a.queued, err)
-	case known && until.IsZero():
+	case known && (until.IsZero() || !result.First.State.Ended()): // else the journal lags, and the timeline judges
 		n.enqueue(a)
 	case known && until.After(soon):
 		if a.known.IsZero() {

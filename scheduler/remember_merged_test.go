@@ -313,8 +313,8 @@ func (j *slowKept) Await(context.Context, []scheduler.Recorded) error {
 	return nil
 }
 
-// A push is repeated about when the timeline forgets its end, while the flusher of its bucket is busy: it is found there
-// and would be stored a moment later.
+// A push is repeated about when the timeline forgets its end, while the flusher of its bucket is busy: it is found
+// there and would be stored a moment later.
 func TestAccept_TakesNoPushAnewThatIsForgottenWhileItWaits(t *testing.T) {
 	for before, others := range map[time.Duration]int{-time.Second: 1, 0: 1, 90 * time.Millisecond: 1,
 		800 * time.Millisecond: 1, 2 * time.Second: 1, 6 * time.Second: 1, 7 * time.Second: 1,
@@ -322,24 +322,7 @@ func TestAccept_TakesNoPushAnewThatIsForgottenWhileItWaits(t *testing.T) {
 	} {
 		t.Run(before.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				r := newRecorded(t, nil)
-				j := &slowKept{reallyKept: r.j}
-				r.Journal = j
-				s := r.Scheduler()
-				r.S = s
-				r.Serve(s)
-				stop := r.Lead(s, 1)
-				p := scheduler.Push{ID: "charge-17", Topic: "orders", Body: []byte("pay 100")}
-				first := r.Push(p)
-				time.Sleep(time.Second)
-				r.drain()
-				end := r.Info(first.UID).EndedAt.Time()
-				time.Sleep(time.Until(end.Add(10*time.Minute - before - 10*time.Millisecond)))
-				j.slow.Store(true)
-				for range others {
-					s.Accept(&scheduler.Push{Topic: "orders", Delay: time.Hour}, func(scheduler.Accepted) {})
-				}
-				time.Sleep(10 * time.Millisecond)
+				r, p, first, stop := repeated(t, before, others)
 				if a := try(r.Rig, p); a.Err != nil || !a.Duplicate || a.UID != first.UID {
 					t.Errorf("the repeat: %+v, want a duplicate of %s", a, first.UID)
 				}
@@ -351,4 +334,51 @@ func TestAccept_TakesNoPushAnewThatIsForgottenWhileItWaits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// repeated returns a push whose end is forgotten in the given time, and whose flusher is busy.
+func repeated(t *testing.T, before time.Duration, others int) (*recordedRig, scheduler.Push, scheduler.Accepted,
+	func(error) error) {
+	t.Helper()
+	r := newRecorded(t, nil)
+	j := &slowKept{reallyKept: r.j}
+	r.Journal = j
+	s := r.Scheduler()
+	r.S = s
+	r.Serve(s)
+	stop := r.Lead(s, 1)
+	p := scheduler.Push{ID: "charge-17", Topic: "orders", Body: []byte("pay 100")}
+	first := r.Push(p)
+	time.Sleep(time.Second)
+	r.drain()
+	end := r.Info(first.UID).EndedAt.Time()
+	time.Sleep(time.Until(end.Add(10*time.Minute - before - 10*time.Millisecond)))
+	j.slow.Store(true)
+	for range others {
+		s.Accept(&scheduler.Push{Topic: "orders", Delay: time.Hour}, func(scheduler.Accepted) {})
+	}
+	time.Sleep(10 * time.Millisecond)
+	return r, p, first, stop
+}
+
+// The second look finds what the first one did not: another message lives under the name.
+func TestAccept_LooksASecondTimeAndNotWithoutEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, p, _, stop := repeated(t, 6500*time.Millisecond, 3000)
+		defer func() { _ = stop(rig.ErrStop) }()
+		m := schedulertest.Message(9)
+		m.ID, m.Topic, m.Due = p.ID, p.Topic, r.Clock.Milli().Add(time.Hour)
+		done := make(chan scheduler.Accepted, 1)
+		r.S.Accept(&p, func(a scheduler.Accepted) { done <- a })
+		time.Sleep(10 * time.Millisecond)
+		if n, err := r.tl.Trim(t.Context(), 0, 1, r.Clock.Milli().Add(time.Minute), 1000); err != nil || n == 0 {
+			t.Fatalf("trim: %d, %v", n, err)
+		}
+		if _, _, err := r.tl.Add(t.Context(), 0, []*message.Message{m}, r.Clock.Milli()); err != nil {
+			t.Fatal(err)
+		}
+		if a := <-done; a.Err == nil && a.UID != m.UID {
+			t.Errorf("the repeat: %+v, want what lives, %s", a, m.UID)
+		}
+	})
 }

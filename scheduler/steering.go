@@ -14,8 +14,8 @@ type Steering interface {
 	Cancel(ctx context.Context, uid message.UID, now message.Milli) (CancelResult, error)
 	// Bury leaves a tombstone for ref's id on ref's topic, which must be set: in the bucket of its key if the key is
 	// set, else in every bucket. A push of that id stored in the intake stream at or before sequence, and stamped no
-	// more than two seconds after now, is accepted as canceled. If a message under that name has appeared meanwhile, Bury leaves it alone and returns its uid. It
-	// returns ErrAmbiguousID if more than MaxNamesOfID keys have the id.
+	// more than two seconds after now, is accepted as canceled. If a message under that name has appeared meanwhile,
+	// Bury leaves it alone and returns its uid. It returns ErrAmbiguousID if more than MaxNamesOfID keys have the id.
 	Bury(ctx context.Context, ref Ref, sequence uint64, now message.Milli) (found []message.UID, err error)
 	// Amend changes the waiting message, or returns why it did not.
 	Amend(ctx context.Context, a Amend, now message.Milli) (AmendResult, error)

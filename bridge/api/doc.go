@@ -31,8 +31,8 @@
 // its name before anything is read or changed: invalid_topic, invalid_key, invalid_state, invalid_due_from,
 // invalid_due_to, invalid_limit (1 to 1000), invalid_cursor (also one of another query), invalid_step (1s at least,
 // 10,000 steps at most), invalid_until, invalid_overdue, invalid_dry_run, invalid_rate (0 to 1,000,000),
-// invalid_repair, invalid_revive, invalid_since (a time, or a duration ago; never in the future). An empty parameter is invalid too: a
-// script whose variable is unset must not restore every topic.
+// invalid_repair, invalid_revive, invalid_since (a time, or a duration ago; never in the future). An empty parameter is
+// invalid too: a script whose variable is unset must not restore every topic.
 //
 // A list includes the journal's lag, read before the page: the page misses no more than that lag and the changes since.
 // The lag is omitted while the store cannot report it.

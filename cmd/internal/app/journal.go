@@ -281,5 +281,6 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 }
 
 func differenceKinds() []string {
-	return []string{record.MissingInStore, record.EndedInStore, record.MissingInJournal, record.StoreOlder, record.StoreNewer}
+	return []string{record.MissingInStore, record.EndedInStore, record.MissingInJournal, record.StoreOlder,
+		record.StoreNewer}
 }
