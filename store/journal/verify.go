@@ -160,6 +160,9 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 		return err
 	}
 	for uid, b := range found {
+		if b.kind() == record.MissingInStore && c.standings[uid.Bucket(c.Buckets)].Filling {
+			continue // the recovery brings it
+		}
 		d := record.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store,
 			Journal: b.journal}
 		asked := c.req.Repair
@@ -279,8 +282,8 @@ func (c *comparison) mend(ctx context.Context, d *record.Difference) (bool, erro
 		if err != nil {
 			return false, err
 		}
-		for i := range records { // what is due becomes uncertain anyway, as a change of its own
-			if r := &records[i]; d.Kind != record.StoreOlder && stays(r.State) && r.Due > read {
+		for i := range records { // what waits and is due becomes uncertain anyway, as a change of its own
+			if r := &records[i]; d.Kind != record.StoreOlder && stays(r.State) && (r.State.Ended() || r.Due > read) {
 				r.Mark.Uncertain = true
 			}
 		}

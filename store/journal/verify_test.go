@@ -107,13 +107,18 @@ func (s *sides) revive() record.VerifyReport {
 // recovered certifies the timeline as of now.
 func (s *sides) recovered() {
 	s.Helper()
+	s.certify(false)
+}
+
+func (s *sides) certify(filling bool) {
+	s.Helper()
 	standings, err := s.tl.Standings(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}
 	r := s.tl.Recovering(standings, 0, 0)
 	if err := r.Certify(s.Context(), 0, 0, record.Certification{Number: standings[0].Number + 1,
-		Run: standings[0].Now, DoubtUntil: s.clock.Milli()}); err != nil {
+		Run: standings[0].Now, DoubtUntil: s.clock.Milli(), Filling: filling}); err != nil {
 		s.Fatal(err)
 	}
 }
@@ -141,6 +146,10 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		s.lose(6) // missing in the store, which may have lost it
+		s.certify(true)
+		if r := s.verify(true); len(r.Found) != 0 {
+			t.Fatalf("what a recovery brings is taken for lost: %+v", r)
+		}
 		s.recovered()
 		time.Sleep(time.Second)
 		s.add(true, 1, 2, 3, 4)
