@@ -273,7 +273,7 @@ func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 			}
 		}
 		if len(ended) > 0 {
-			event = event.Strs("ended", ended)
+			event = event.Strs("uids", ended)
 		}
 		event.Int("in_store", report.InStore).Int("in_journal", report.InJournal).Int(
 			"repaired", report.Repaired).Msg("audited")

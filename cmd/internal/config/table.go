@@ -185,8 +185,8 @@ func settings() []setting {
 		{name: "journal.migrate", fallback: "true", of: serve, limit: toggle{},
 			help: "update the database's tables at the start; if false, tarry migrate does it"},
 		{name: "journal.outbox", fallback: "256MiB", of: serve, limit: size(mib, tib),
-			help: "bytes in Redis that may wait for the journal, in all buckets together; above this, pushes are " +
-				"refused, and due messages are still delivered"},
+			help: "bytes in Redis that may wait for the journal, in all buckets together; above this, pushes, edits and " +
+				"requeues are refused, and due messages are still delivered"},
 		{name: "journal.keep", fallback: "720h", of: serve, limit: span(hour, 100*365*24*hour),
 			help: "how long messages stay in the journal after they ended; waiting and dead messages always stay"},
 		{name: "journal.window", fallback: "10m", of: serve, limit: span(minute, 24*hour),
