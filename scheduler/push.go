@@ -37,6 +37,8 @@ type Push struct {
 	Age time.Duration
 	// Stored is the sequence in the intake stream, or 0 for a push that did not come through it.
 	Stored uint64
+	// Since is the stream's time from which sequences tell the order of its pushes; see message.Message.
+	Since message.Milli
 
 	// Options are the options as they were sent, in a fixed order. They are part of the digest.
 	Options string
@@ -109,6 +111,9 @@ func (p *Push) message(now time.Time) *message.Message {
 		UID: p.UID, ID: p.ID, Key: p.Key, Topic: p.Topic, Headers: p.Headers, Body: p.Body,
 		Due: due, Priority: p.Priority, TTL: p.TTL, Attempt: max(p.Attempt, 1), Stored: p.Stored,
 		Merge: p.Merge, MaxWait: p.MaxWait, Retry: p.Retry,
+	}
+	if p.Merge != message.MergeReject && p.Stored > 0 {
+		m.Since, m.StoredAt = p.Since, message.Milli(now.Add(-p.Age).UnixMilli())
 	}
 	if p.ID != "" {
 		m.Digest = p.digest()

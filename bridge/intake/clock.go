@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"math"
 	"sync"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // ClockSource is the name of NATS's clock in scheduler.Clock.
@@ -35,6 +37,8 @@ type ClockSampler struct {
 	mu    sync.Mutex
 	last  clockSample
 	doubt uint64 // pushes up to this sequence were timestamped before a step
+	// begun is when the stream was last seen to end before a sequence that it had: it counts again from there.
+	begun time.Time
 }
 
 // clockSample is one reading of the server's clock.
@@ -73,6 +77,27 @@ func (c *ClockSampler) Age(p link.Place, now time.Time) time.Duration {
 	return age
 }
 
+// Since returns the time, by the stream's clock, from which sequences tell the order of pushes relative to the push at
+// sequence, stored at the given time. created is when the present life of the stream began. The time is in the far
+// future if the stream has gone on so far that the sequence in a uid may look the other way round.
+func (c *ClockSampler) Since(sequence uint64, stored, created time.Time) message.Milli {
+	since := stored.Add(-message.Nearby)
+	if created.After(since) {
+		since = created
+	}
+	if c != nil {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		if c.last.sequence > sequence && c.last.sequence-sequence >= message.Comparable/2 {
+			return math.MaxInt64
+		}
+		if c.begun.After(since) {
+			since = c.begun
+		}
+	}
+	return message.CeilMilli(since)
+}
+
 // saw records a sample before it is used, and checks whether the clock has stepped since the last one.
 func (c *ClockSampler) saw(s clockSample) {
 	c.mu.Lock()
@@ -84,6 +109,11 @@ func (c *ClockSampler) saw(s clockSample) {
 	}
 	if !before.taken {
 		return
+	}
+	if s.sequence < before.sequence {
+		if c.begun = s.at; c.begun.IsZero() {
+			c.begun = c.cfg.Clock.Now()
+		}
 	}
 	var step time.Duration
 	if s.at.IsZero() || before.at.IsZero() { // without a time, only a new leader suggests another clock

@@ -15,6 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 const (
@@ -31,6 +32,7 @@ func (in *Intake) consume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	in.created.Store(c.CachedInfo().Created.UnixNano())
 	handling, stop := context.WithCancel(ctx)
 	defer stop()
 	var left leftovers
@@ -216,16 +218,21 @@ func (in *Intake) push(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 		return nil, err
 	}
 	p.Stored = place.Sequence
-	if !p.HasAt {
+	merges := p.Merge != message.MergeReject
+	if merges {
+		p.Since = in.cfg.Stamps.Since(p.Stored, p.UID.Time(), time.Unix(0, in.created.Load()))
+	}
+	if !p.HasAt || merges {
 		now, ok := in.cfg.Clock.Of(ClockSource)
 		switch {
 		case ok:
+			p.Age = in.cfg.Stamps.Age(place, now)
+		case p.HasAt:
 		case in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
 			return nil, errNoClock
 		default:
-			now = in.cfg.Clock.Now()
+			p.Age = in.cfg.Stamps.Age(place, in.cfg.Clock.Now())
 		}
-		p.Age = in.cfg.Stamps.Age(place, now)
 	}
 	return p, nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -80,8 +81,11 @@ type Intake struct {
 	said       rejectLog
 	aside      *aside
 	ackPending int // maxAckPending, except in tests
-	trouble    trouble
-	buckets    troubles // the buckets that do not answer while others do
+	// created is when the present life of the stream began, in Unix nanoseconds: when its consumer was created. A stream
+	// that is made anew loses its consumer, and that of a stream which came back shorter is made anew (watch).
+	created atomic.Int64
+	trouble trouble
+	buckets troubles // the buckets that do not answer while others do
 }
 
 // ErrRefused reports that a stream on the server, or a setting, prevents the intake until an operator changes it.

@@ -66,11 +66,16 @@ type Message struct {
 	// Stored is the sequence of the push in the intake stream, or 0 if it did not come through it. It is not persisted.
 	// It decides whether a tombstone is younger than the push.
 	Stored uint64
+	// Since and StoredAt say how a push of the intake that merges compares with others (Older). Among pushes that
+	// were stored from Since on, by the stream's clock, the sequences tell the order. StoredAt is when the push was
+	// stored by the accepting instance's clock, or 0 if that is not known. Neither is persisted.
+	Since    Milli
+	StoredAt Milli
 	// Merge and MaxWait say how a push merges. They are not persisted.
 	Merge   Merge
 	MaxWait time.Duration
-	// Origin is the uid of the intake push whose content the message has, if it differs from the message's own uid. An
-	// older push of the stream does not replace that content.
+	// Origin is the uid of the push whose content the message has, if it differs from the message's own uid. A push that
+	// was stored before that one does not replace the content.
 	Origin UID
 	// Retry is the schedule of retries after a consumer sent the message back or NATS refused it. If empty, the topic's
 	// schedule applies.
@@ -93,6 +98,22 @@ type Mark struct {
 	Changes uint32
 	// Lane names the lane that the message waits in, or is empty if it waits in its bucket.
 	Lane Lane
+}
+
+// Older reports whether a push was stored before the push other, whose content waits under the name. Between two pushes
+// of the intake the stream's sequence decides, because the clock that stamps them may step back; but only if other was
+// stored since sequences are comparable. Between the intake and other ways the time of storing decides. A push that did
+// not come through the intake is stored as it arrives, and so is never older.
+func (m *Message) Older(other UID) bool {
+	switch {
+	case !m.UID.Intake():
+		return false
+	case !other.Intake():
+		return m.StoredAt > 0 && m.StoredAt < CeilMilli(other.Time())
+	case CeilMilli(other.Time()) < m.Since:
+		return m.UID < other
+	}
+	return other.follows(m.UID)
 }
 
 // Version counts a message's changes, its acceptance included.
@@ -144,8 +165,8 @@ func Hash(s string) uint16 { return uint16(crc32.ChecksumIEEE([]byte(s))) }
 // still waiting.
 //
 // A push that was absorbed, or whose content won, is remembered under its own uid as canceled (KindMerged, which names
-// the message) for as long as ends are. A push that is sent twice therefore merges once. Between pushes of the intake
-// the stream's order decides, in whatever order they are stored; see Message.Origin.
+// the message) for as long as ends are. A push that is sent twice therefore merges once. Which of two pushes came first
+// is decided by when they were sent to tarry, and not by when they arrive here; see Message.Older.
 type Merge uint8
 
 // The ways to merge.

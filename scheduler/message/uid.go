@@ -99,6 +99,35 @@ func (u UID) Time() time.Time {
 	return Epoch.Add(time.Duration(high>>(1+uidRestBits)) * time.Millisecond)
 }
 
+// Nearby and Comparable bound where the sequences in two uids of the intake tell their order. A uid holds the low 22
+// bits of its sequence: pushes that lie Comparable sequences apart look the other way round. A stream does not store as
+// many within Nearby.
+const (
+	Nearby     = 10 * time.Second
+	Comparable = 1 << (uidRestBits - 1)
+)
+
+// follows reports whether u stands behind other in the intake stream.
+func (u UID) follows(other UID) bool {
+	a, _ := u.bits()
+	b, _ := other.bits()
+	ahead := (a - b) & (1<<uidRestBits - 1)
+	return ahead > 0 && ahead < Comparable
+}
+
+// Compare orders uids by acceptance. The times of two uids of the intake are by the clock of the server that led the
+// stream, which may step back, or differ from the next leader's: nearby their sequences decide.
+func (u UID) Compare(other UID) int {
+	switch {
+	case !u.Intake() || !other.Intake() || u.Time().Sub(other.Time()).Abs() > Nearby:
+	case u.follows(other):
+		return 1
+	case other.follows(u):
+		return -1
+	}
+	return strings.Compare(string(u), string(other))
+}
+
 // Intake reports whether the uid was made from a place in the intake stream.
 func (u UID) Intake() bool {
 	high, _ := u.bits()

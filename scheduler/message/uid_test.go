@@ -61,6 +61,31 @@ func TestIntakeUID_IsTheSameForARedeliveryAndAnotherForARecreatedStream(t *testi
 	}
 }
 
+func TestUID_ComparesNearbyPushesOfTheIntakeByTheirSequence(t *testing.T) {
+	at := time.Date(2026, 11, 21, 9, 0, 0, 0, time.UTC)
+	uid := func(sequence uint64, after time.Duration) UID {
+		u, err := IntakeUID(sequence, at.Add(after), "order-7", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return u
+	}
+	direct := GeneratedUID(at.Add(time.Second).Sub(Epoch).Milliseconds()<<22, 7)
+	for name, pair := range map[string][2]UID{ // the earlier one first
+		"by time":                           {uid(1, 0), uid(2, time.Second)},
+		"stamps step back":                  {uid(1, Nearby), uid(2, 0)},
+		"the low bits begin again":          {uid(1<<22-1, time.Second), uid(1<<22+5, 0)},
+		"too far apart for the clock":       {uid(2, 0), uid(1, Nearby+time.Millisecond)},
+		"one sequence of two streams":       {uid(1, 0), uid(1, time.Second)},
+		"another way, by the time of both":  {uid(9, 0), direct},
+		"another way, by the time, reverse": {direct, uid(1, 2*time.Second)},
+	} {
+		if a, b := pair[0], pair[1]; a.Compare(b) >= 0 || b.Compare(a) <= 0 || a.Compare(a) != 0 {
+			t.Errorf("%s: %s and %s compare as %d, reversed as %d", name, a, b, a.Compare(b), b.Compare(a))
+		}
+	}
+}
+
 func TestIsUID_RefusesWhatUsersCallTheirMessages(t *testing.T) {
 	for _, s := range []string{"", "1234567890123456", "t-", "t-123", "t-123456789012345i", "T-1234567890123456",
 		"t-1234567890123456x", "order-17"} {

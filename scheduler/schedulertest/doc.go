@@ -43,16 +43,14 @@
 // # Merging
 //
 // A push merges into a message u that is waiting and certain. The content of a MergeKeep push is discarded, and that of
-// any other push replaces the content of u. It is the other way round if the push and the content of u (Origin, or u
-// itself) both have uids of the intake and the push is the older one: the order of the stream decides, not the order of
-// arrival.
+// any other push replaces the content of u. It is the other way round if the push is Older than the content of u
+// (Origin, or u itself): the order in which pushes were stored decides, not the order of arrival.
 //
 // A push that replaces the content gives u its headers, body, due time, priority, digest, TTL and retries. u keeps its
 // uid, name and attempt, leaves its lane, waits at its Score, and forgets its refusals. Origin becomes the uid of the
-// push if the push has Stored, else it becomes empty. If the push debounces with MaxWait, Due is at most MaxWait after
-// the time in the uid of u, but not before now. A push whose content is discarded changes only the version of u, which
-// keeps its place and lane. Either is one change of u, reported as ReasonReplaced with the content, or as
-// ReasonAbsorbed without it.
+// push. If the push debounces with MaxWait, Due is at most MaxWait after the time in the uid of u, but not before now.
+// A push whose content is discarded changes only the version of u, which keeps its place and lane. Either is one change
+// of u, reported as ReasonReplaced with the content, or as ReasonAbsorbed without it.
 //
 // The push is remembered like a canceled message, at Version 1 with the Reason MergedInto and the uid of u, for as long
 // as an end is. It is not reported to the journal, and no name leads to it.

@@ -49,10 +49,8 @@ func absorbed(m *message.Message, into message.UID, at message.Milli) message.In
 // taken returns a message whose content a push replaced.
 func taken(first, by *message.Message) *message.Message {
 	m := *by
-	m.UID, m.Attempt, m.Stored, m.Merge, m.MaxWait, m.Origin = first.UID, first.Attempt, 0, message.MergeReject, 0, ""
-	if by.Stored > 0 {
-		m.Origin = by.UID
-	}
+	m.UID, m.Attempt, m.Stored, m.Merge, m.MaxWait, m.Origin = first.UID, first.Attempt, 0, message.MergeReject, 0, by.UID
+	m.Since, m.StoredAt = 0, 0
 	return &m
 }
 
@@ -123,7 +121,7 @@ var mergePromises = []promise{
 			now.Due = Start.Add(c.want)
 			t.merged(by, live(now, message.StateWaiting, changed(uint32(1+i))))
 		}
-		by := push(9, message.MergeDebounce, DueIn(time.Hour), MaxWait(time.Second))
+		by := push(9, message.MergeDebounce, DueIn(time.Hour), MaxWait(time.Second), Stored(9))
 		now := taken(first, by)
 		now.Due = t.now // that is long past: at once, and not before
 		t.merged(by, live(now, message.StateWaiting, changed(6)))
@@ -223,6 +221,47 @@ var mergePromises = []promise{
 		oldest := push(5, message.MergeKeep, Stored(5), Content("oldest"))
 		t.merged(oldest, live(taken(first, oldest), message.StateWaiting, changed(3)))
 	}},
+	{name: "the stream's sequence decides, where its stamps step back too", check: func(t *trial) {
+		for i, how := range mergeModes {
+			key, at := fmt.Sprint(i), func(after time.Duration) With { return Stamped(t.now.Add(after)) }
+			first := t.one(push(1, message.MergeReject, Keyed(key), Stored(10), at(2*time.Second), Content("a")))
+			second := push(2, how, Keyed(key), Stored(11), at(0), Content("b"))
+			now := first
+			if how != message.MergeKeep {
+				now = taken(first, second)
+			}
+			t.merged(second, live(now, message.StateWaiting, changed(1)))
+			late := push(3, how, Keyed(key), Stored(9), at(time.Hour), Content("late")) // 9 was stored before 10
+			if how == message.MergeKeep {
+				now = taken(first, late)
+			}
+			t.merged(late, live(now, message.StateWaiting, changed(2)))
+		}
+	}},
+	{name: "a stream that was made anew counts afresh: the stamps decide", check: func(t *trial) {
+		key, begun := Keyed("k"), t.now.Add(time.Minute)
+		first := t.one(push(1, message.MergeReject, key, Stored(100), Stamped(begun-1), Content("a")))
+		next := push(2, message.MergeReplace, key, Stored(1), Stamped(begun), Comparing(begun, 0), Content("b"))
+		now := taken(first, next)
+		t.merged(next, live(now, message.StateWaiting, changed(1)))
+		late := push(3, message.MergeReplace, key, Stored(101), Stamped(begun-1), Comparing(begun+1, 0))
+		t.merged(late, live(now, message.StateWaiting, changed(2)))
+	}},
+	{name: "between the intake and other ways the time of storing decides", check: func(t *trial) {
+		key, stamp := Keyed("k"), t.now
+		first := t.one(push(1, message.MergeReject, key, Direct(), Stamped(stamp), Content("a")))
+		older := push(2, message.MergeReplace, key, Stored(1), Stamped(stamp.Add(time.Hour)), Comparing(0, stamp-1))
+		t.merged(older, live(first, message.StateWaiting, changed(1)))
+		newer := push(3, message.MergeReplace, key, Stored(2), Stamped(stamp.Add(-time.Hour)), Comparing(0, stamp),
+			Content("c"))
+		now := taken(first, newer)
+		t.merged(newer, live(now, message.StateWaiting, changed(2)))
+		direct := push(4, message.MergeReplace, key, Direct(), Stamped(stamp.Add(time.Second)), Content("d"))
+		now = taken(first, direct)
+		t.merged(direct, live(now, message.StateWaiting, changed(3)))
+		older = push(5, message.MergeReplace, key, Stored(3), Comparing(0, stamp.Add(time.Second)-1))
+		t.merged(older, live(now, message.StateWaiting, changed(4))) // the content's time counts, not the message's
+	}},
 	{name: "with direct pushes the order of arrival decides", check: func(t *trial) {
 		a, b, _ := neighbours(t.o.Buckets)
 		first := t.one(push(20, message.MergeReject, Keyed(a), Direct()))
@@ -241,7 +280,8 @@ var mergePromises = []promise{
 		now := taken(second, direct)
 		t.merged(direct, live(now, message.StateWaiting, changed(1)))
 		// This one is older than the message itself.
-		t.merged(push(11, message.MergeReplace, Keyed(b), Stored(11)), live(now, message.StateWaiting, changed(2)))
+		t.merged(push(11, message.MergeReplace, Keyed(b), Stored(11),
+			Comparing(0, message.CeilMilli(second.UID.Time())-1)), live(now, message.StateWaiting, changed(2)))
 	}},
 	{name: "pushes of one batch merge in their order", recorded: true, check: func(t *trial) {
 		batch := []*message.Message{

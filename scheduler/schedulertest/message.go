@@ -35,11 +35,11 @@ func Message(n int, with ...With) *message.Message {
 	if m.ID != "" && m.Topic == topicOf(n) {
 		m.Topic = "content"
 	}
-	// The hash of an unnamed push is its sequence / 256, which chooses the bucket.
+	// The hash of an unnamed push is its sequence / 256, which chooses the bucket. The rest orders pushes of the intake.
 	if d.stamped == 0 {
 		d.stamped = Start.Add(-24*time.Hour + time.Duration(n)*time.Millisecond)
 	}
-	uid, err := message.IntakeUID(uint64(d.bucket)*256, d.stamped.Time(), m.ID, m.Key)
+	uid, err := message.IntakeUID(uint64(d.bucket)*256+m.Stored%256, d.stamped.Time(), m.ID, m.Key)
 	if err != nil {
 		panic(err) // n is out of the range of times
 	}
@@ -85,6 +85,12 @@ func Attempt(n uint32) With { return func(d *draft) { d.message.Attempt = n } }
 
 // Stored sets the sequence at which the intake stream stored the message.
 func Stored(sequence uint64) With { return func(d *draft) { d.message.Stored = sequence } }
+
+// Comparing sets since when sequences compare, and when the intake stored the message by the accepting instance's
+// clock.
+func Comparing(since, storedAt message.Milli) With {
+	return func(d *draft) { d.message.Since, d.message.StoredAt = since, storedAt }
+}
 
 // Stamped sets the time at which the intake stored the message.
 func Stamped(at message.Milli) With { return func(d *draft) { d.stamped = at } }

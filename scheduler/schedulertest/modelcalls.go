@@ -99,7 +99,11 @@ func (m *model) mint(t *rapid.T, bucket message.Bucket) *message.Message {
 	}
 	with = append(with, On(rapid.SampledFrom(topics).Draw(t, "topic")))
 	if rapid.Bool().Draw(t, "by the intake") {
-		with = append(with, Stored(rapid.Uint64Range(1, 20).Draw(t, "stored")))
+		stamped := func(label string) message.Milli {
+			return Start.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, label))*time.Millisecond - 24*time.Hour)
+		}
+		with = append(with, Stored(rapid.Uint64Range(1, 20).Draw(t, "stored")),
+			Comparing(stamped("since"), stamped("stored at")))
 	} else {
 		with = append(with, Direct())
 	}

@@ -81,7 +81,7 @@ func differentChanges(got, want []record.Change) string {
 // content returns the part of a message that the journal keeps.
 func content(m *message.Message) message.Message {
 	c := *m
-	c.Stored, c.Merge, c.MaxWait, c.Mark = 0, message.MergeReject, 0, message.Mark{}
+	c.Stored, c.Since, c.StoredAt, c.Merge, c.MaxWait, c.Mark = 0, 0, 0, message.MergeReject, 0, message.Mark{}
 	return c
 }
 

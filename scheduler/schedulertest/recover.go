@@ -164,6 +164,19 @@ var recoverPromises = []promise{
 			message.StateWaiting)
 		t.wantFound(scheduler.Ref{ID: "order-1", Topic: next.Topic, Key: next.Key, Keyed: true}, next.UID)
 	}},
+	{name: "restored names stand in the order of the stream, where its stamps step back too", check: func(t *trial) {
+		first := push(1, message.MergeReplace, Stored(10), Stamped(t.now.Add(2*time.Second)), DueIn(time.Hour))
+		next := push(2, message.MergeReplace, Stored(11), Stamped(t.now), DueIn(time.Hour), Content("b"))
+		first.Mark.Uncertain = true // and so the second did not merge into it
+		for _, r := range []record.Record{recordOf(next, message.StateWaiting, 1),
+			recordOf(first, message.StateWaiting, 2)} {
+			r.Message.Merge, r.Message.Stored = message.MergeReject, 0
+			t.restored([]record.RestoreCode{added}, r)
+		}
+		t.wantFound(scheduler.Ref{ID: first.ID}, first.UID, next.UID)
+		by := push(3, message.MergeReplace, Stored(12), Stamped(t.now), Content("c"))
+		t.merged(by, live(taken(next, by), message.StateWaiting, changed(1)))
+	}},
 	{name: "of a restored name a bounded number of ends is remembered", check: func(t *trial) {
 		for i := range 100 {
 			m := Message(100-i, Named("order-1"), Attempt(uint32(100-i)), Content(fmt.Sprint(100-i)))

@@ -137,8 +137,9 @@ var tombstonePromises = []promise{
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)
 		t.one(Message(1, Named("order-1"))) // not through the intake
 		t.finish(message.StateDelivered, t.take(Message(1, Named("order-1"))))
-		canceledAtOnce(t, retry(2, 2, Stored(90)))
-		points(t, retry(2, 2))
+		again := retry(2, 2, Stored(90))
+		canceledAtOnce(t, again)
+		points(t, again)
 	}},
 	{name: "a message that has the name answers before a tombstone does", check: func(t *trial) {
 		t.bury(scheduler.Ref{ID: "order-1", Topic: "content"}, 100)

@@ -380,7 +380,7 @@ func describe(i message.Info) string {
 // live returns the info of a message that waits or is in flight.
 func live(m *message.Message, state message.State, mark message.Mark) message.Info {
 	i := message.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
-	i.Stored, i.Merge, i.MaxWait, i.Mark = 0, message.MergeReject, 0, mark
+	i.Stored, i.Since, i.StoredAt, i.Merge, i.MaxWait, i.Mark = 0, 0, 0, message.MergeReject, 0, mark
 	return i
 }
 
@@ -389,7 +389,8 @@ func remains(m *message.Message, state message.State, at message.Milli, uncertai
 	reason string) message.Info {
 	i := message.Info{Message: *m, State: state, EndedAt: at, Version: m.Version() + 1, Reason: reason}
 	i.Headers, i.Body, i.Origin, i.Retry, i.Stored, i.Merge, i.MaxWait = nil, nil, "", message.Retry{}, 0, 0, 0
-	i.Claim, i.ClaimedAt, i.Mark = 0, 0, message.Mark{Uncertain: uncertain, Changes: m.Mark.Changes + 1}
+	i.Since, i.StoredAt, i.Claim, i.ClaimedAt = 0, 0, 0, 0
+	i.Mark = message.Mark{Uncertain: uncertain, Changes: m.Mark.Changes + 1}
 	i.Kind, i.Other = kindOf(reason)
 	return i
 }

@@ -109,7 +109,7 @@ func (b *bucket) accept(given *message.Message) *entry {
 // kept returns the part of a given message that the timeline keeps.
 func kept(given *message.Message) message.Message {
 	m := *given
-	m.Stored, m.Merge, m.MaxWait, m.Mark = 0, message.MergeReject, 0, message.Mark{}
+	m.Stored, m.Since, m.StoredAt, m.Merge, m.MaxWait, m.Mark = 0, 0, 0, message.MergeReject, 0, message.Mark{}
 	m.Claim, m.ClaimedAt = 0, 0
 	return m
 }

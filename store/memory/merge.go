@@ -43,9 +43,7 @@ func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) schedule
 			}
 		}
 	}
-	// The stream's order decides between pushes of the intake: the older push's content is the first, whenever it
-	// arrives.
-	if older(m.UID, e) == keeps {
+	if m.Older(origin(e)) == keeps { // the older push's content is the first, whenever it arrives
 		b.replace(e, m, now)
 		b.amended(e, true, cause{kind: message.KindReplaced}, now)
 	} else {
@@ -57,13 +55,12 @@ func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) schedule
 	return scheduler.AddMerged
 }
 
-// older reports whether a push and the content of e both came through the intake, the push first.
-func older(uid message.UID, e *entry) bool {
-	origin := e.message.Origin
-	if origin == "" {
-		origin = e.uid
+// origin returns the push whose content e has.
+func origin(e *entry) message.UID {
+	if e.message.Origin != "" {
+		return e.message.Origin
 	}
-	return uid.Intake() && origin.Intake() && uid < origin
+	return e.uid
 }
 
 // replace gives a waiting message the content, due time and priority of a push. The message keeps its uid and its
@@ -71,12 +68,7 @@ func older(uid message.UID, e *entry) bool {
 func (b *bucket) replace(e *entry, given *message.Message, now message.Milli) {
 	old := e.message
 	m := kept(given)
-	m.UID, m.Attempt = old.UID, old.Attempt
-	if given.Stored > 0 {
-		m.Origin = given.UID
-	} else {
-		m.Origin = ""
-	}
+	m.UID, m.Attempt, m.Origin = old.UID, old.Attempt, given.UID
 	if given.Merge == message.MergeDebounce && given.MaxWait > 0 {
 		m.Due = min(m.Due, max(message.CeilMilli(e.uid.Time()).Add(given.MaxWait), now)) // never into the past
 	}

@@ -1,7 +1,6 @@
 package memory
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"math"
@@ -172,11 +171,16 @@ func (b *bucket) inherit(old, e *entry) bool {
 // among the attempts only if it is the last.
 func (b *bucket) rename(e *entry, ended bool) {
 	c := b.entry(nameOf(e.message))
-	all := []*entry{e}
+	var all []*entry
 	for at := c.last; at != nil; at = at.next {
 		all = append(all, at)
 	}
-	slices.SortFunc(all, func(x, y *entry) int { return cmp.Compare(x.uid, y.uid) })
+	slices.Reverse(all)
+	place := len(all)
+	for place > 0 && e.uid.Compare(all[place-1].uid) < 0 {
+		place--
+	}
+	all = slices.Insert(all, place, e)
 	c.last = nil
 	for i, at := range all {
 		over := at.state.Ended() || at == e && ended

@@ -134,7 +134,7 @@ func nameArg(m *message.Message) string {
 	if m.ID == "" {
 		return ""
 	}
-	b := make([]byte, 0, len(m.ID)+len(m.Key)+22)
+	b := make([]byte, 0, len(m.ID)+len(m.Key)+64)
 	b = append(append(b, byte(len(m.ID))), m.ID...)
 	b = append(append(b, byte(len(m.Key))), m.Key...)
 	b = strconv.AppendUint(b, m.Stored, 10)
@@ -148,7 +148,9 @@ func nameArg(m *message.Message) string {
 	default:
 		return string(b)
 	}
-	return string(strconv.AppendInt(b, int64(message.Milli(0).Add(max(m.MaxWait, 0))), 10))
+	b = strconv.AppendInt(b, int64(message.Milli(0).Add(max(m.MaxWait, 0))), 10)
+	b = strconv.AppendInt(append(b, ':'), int64(m.Since), 10)
+	return string(strconv.AppendInt(append(b, ':'), int64(m.StoredAt), 10))
 }
 
 // addAnswer is the part of an add's answer beside the results.

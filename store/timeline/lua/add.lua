@@ -5,8 +5,9 @@
 --      uid, score, packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
 --      length byte and the key, the intake sequence in decimal (0 for a push by other means),
---      and for a push that merges: k (keep), r (replace) or d (debounce), and the
---      longest wait of debounce in ms, 0 for none
+--      and for a push that merges: k (keep), r (replace) or d (debounce), the
+--      longest wait of debounce in ms, 0 for none, and after a colon each the times
+--      since which sequences compare and at which it was stored, 0 for unknown
 -- Result: the earliest score if the batch made it earlier, else ''; the entries
 --      of the outbox, one a line; the number of fields of the outbox that follow
 --      (0 if nothing merged), and these, '' for the packed message of a push; then
@@ -126,18 +127,6 @@ local function earlier(entries, uid, packed)
   return digest(old) == digest(packed) and '2' or '3'
 end
 
--- digit returns the value of a uid's character. The first 41 bits of a uid are its time in ms since 2025, and the next
--- bit marks a uid of the intake.
-local function digit(uid, i)
-  return (string.find('0123456789abcdefghjkmnpqrstvwxyz', string.sub(uid, i, i), 1, true) or 1) - 1
-end
-local function intake(uid) return math.floor(digit(uid, 11) / 8) % 2 == 1 end
-local function acceptance(uid)
-  local ms = 0
-  for i = 3, 10 do ms = ms * 32 + digit(uid, i) end
-  return ms * 2 + math.floor(digit(uid, 11) / 16) + 1735689600000
-end
-
 -- buried reports whether a later cancel waits for this push. A push that was stamped later than the cancel was not
 -- there yet, whatever its sequence: a stream that was made anew counts from 1. The servers of a cluster may stamp by
 -- clocks two seconds apart.
@@ -157,32 +146,38 @@ local function origin(uid, packed)
   return string.sub(packed, at + 1, at + 18)
 end
 
+-- older reports whether a push was stored before the push other, as Message.Older does.
+local function older(uid, other, since, stored)
+  if not intake(uid) then return false end
+  if not intake(other) then return stored > 0 and stored < acceptance(other) end
+  if acceptance(other) < since then return uid < other end
+  return follows(other, uid)
+end
+
 -- given returns a push's content under the uid of the message old. It is due at its own time or, if wait is set, at
 -- most wait ms after old was accepted, but not before now.
-local function given(uid, packed, into, old, sequence, wait)
+local function given(uid, packed, into, old, wait)
   local time = due(packed)
   if wait > 0 then time = math.min(time, math.max(acceptance(into) + wait, tonumber(now))) end
-  local flags, at, from = string.byte(packed, 2), source(packed), ''
-  if sequence > 0 then from, flags = uid, flags + 4 end
-  return string.char(FORM_MESSAGE, flags) .. string.sub(packed, 3, 3)
-    .. struct.pack('>i8I2', time, struct.unpack('>I2', packed, 12) + #from)
-    .. string.sub(old, 14, 17) .. string.sub(packed, 18, at) .. from .. string.sub(packed, at + 1)
+  local at = source(packed)
+  return string.char(FORM_MESSAGE, string.byte(packed, 2) + 4) .. string.sub(packed, 3, 3)
+    .. struct.pack('>i8I2', time, struct.unpack('>I2', packed, 12) + #uid)
+    .. string.sub(old, 14, 17) .. string.sub(packed, 18, at) .. uid .. string.sub(packed, at + 1)
 end
 
 -- merge merges a push into a message that is certain to wait. The content of one of the two stays: keep takes the
--- first, the other modes the last, and between pushes of the intake their order in its stream decides. A push that
--- replaces the later of two messages also replaces the earlier one, which stands before it in the name's list.
-local function merge(uid, packed, sequence, mode, wait, into, entries)
+-- first, the other modes the last. early says that the push was stored before the content. A push that replaces the
+-- later of two messages also replaces the earlier one, which stands before it in the name's list.
+local function merge(uid, packed, early, mode, wait, into, entries)
   separate()
   merged, plain = true, false
   local old = stands(into)
   local mark = marks[into] or redis.call('HGET', MARK, into)
   local refusals, place = numbers(mark), lane(mark) or ''
-  local changed, from, older = string.format('%.0f', changes(mark) + 1), origin(into, old), false
-  if intake(uid) and intake(from) then older = uid < from end
+  local changed = string.format('%.0f', changes(mark) + 1)
   local value, cause, new = old, because(KIND_ABSORBED, ''), ''
-  if (mode == 'k') == older then
-    value, cause = given(uid, packed, into, old, sequence, wait), because(KIND_REPLACED, '')
+  if (mode == 'k') == early then
+    value, cause = given(uid, packed, into, old, wait), because(KIND_REPLACED, '')
     new = value
     if place ~= '' then
       push(leaving, mark, into)
@@ -232,12 +227,12 @@ for i = 1, n do
       refer(i, of == uid and '2' or '4', of)
     end
   else
-    local id, key, at, entries, last, code, sequence, mode, wait, bad
+    local id, key, at, entries, last, code, sequence, mode, wait, since, stored, bad
     if name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
-      sequence, mode, wait = string.match(name, '^(%d+)(%a?)(%d*)$', a + 3 + b)
+      sequence, mode, wait, since, stored = string.match(name, '^(%d+)(%a?)(%d*):?(%d*):?(%d*)$', a + 3 + b)
       sequence = tonumber(sequence)
       local topic = topic(packed)
       at = field(id, topic, key)
@@ -260,7 +255,8 @@ for i = 1, n do
         elseif unsure then
           code = '5'
         elseif last then
-          merge(uid, packed, sequence, mode, tonumber(mode == 'd' and wait or 0), last, entries)
+          local early = older(uid, origin(last, stands(last)), tonumber(since), tonumber(stored))
+          merge(uid, packed, early, mode, tonumber(mode == 'd' and wait or 0), last, entries)
           code = '4'
         end
       end

@@ -24,7 +24,7 @@ local function call(uid, name, topic)
   local a = string.byte(name, 1)
   local b = string.byte(name, a + 2)
   local id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
-  local at, all, over, known = field(id, topic, key), {uid}, {}, false
+  local at, all, over, known = field(id, topic, key), {}, {}, false
   local entries = redis.call('HGET', NAME, at)
   past(entries, function(other)
     known = known or other == uid
@@ -35,7 +35,9 @@ local function call(uid, name, topic)
     all[#all + 1] = other
   end)
   if known then return end
-  table.sort(all)
+  local place = #all + 1
+  while place > 1 and precedes(uid, all[place - 1]) do place = place - 1 end
+  table.insert(all, place, uid)
   local kept = {}
   for i, other in ipairs(all) do
     local record = redis.call('HGET', MSG, other)
