@@ -16,9 +16,9 @@ import (
 // ByNATS is the caller's name in requests over NATS. They name no callers: NATS permissions decide who may call.
 const ByNATS = "nats"
 
-// Push converts a checked push into the scheduler's form. An id in the form of a uid means exactly that uid: the push
-// is repeated because its outcome stayed unknown. With an attempt, the id is the name of the message that a consumer
-// sends back. The body is shared, not copied.
+// Push converts a checked push into the scheduler's form. A uid means that the push is repeated because its outcome
+// stayed unknown, and so does an id in the form of one. With an attempt, the id is the name of the message that a
+// consumer sends back. The body is shared, not copied.
 func Push(p *wire.Push, body []byte) *scheduler.Push {
 	s := &scheduler.Push{
 		ID: p.ID, Key: p.Key, Topic: p.Topic, Body: body,
@@ -29,6 +29,7 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 	if p.HasAt {
 		s.At = message.CeilMilli(p.At)
 	}
+	s.UID = message.UID(p.UID)
 	if message.IsUID(p.ID) && p.Attempt == 0 {
 		s.UID, s.ID = message.UID(p.ID), ""
 	}

@@ -67,6 +67,10 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 		h.Set("Retry-After", strconv.Itoa(retryAfter(known.Word)))
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", `Bearer realm="tarry"`)
+	case http.StatusGatewayTimeout:
+		if known.UID != "" {
+			h.Set(wire.HeaderUID, known.UID)
+		}
 	}
 	s.respond(w, known.Status, func(b []byte) []byte { return wire.AppendProblem(b, &known.Problem) })
 }

@@ -169,6 +169,9 @@ func TestAnswers_SayWhenTheStoreCannot(t *testing.T) {
 		if c.status == 504 && push.json["id"] != uid {
 			t.Errorf("no id to retry with: %s", push.raw)
 		}
+		if got := push.header.Get("Tarry-Uid"); (got == uid) != (c.status == 504) {
+			t.Errorf("%d says Tarry-Uid %q", c.status, got)
+		}
 		get := call(t, d, "GET", "/v1/messages/a", "").want(t, c.status, c.word)
 		cancel := call(t, d, "DELETE", "/v1/messages/a", "").want(t, c.status, c.word)
 		batch := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly("")+`]}`).want(t, 200, "")

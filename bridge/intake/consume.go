@@ -252,10 +252,10 @@ func (in *Intake) read(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 	if topic := link.WholeTopic(in.cfg.Topics, &tagged, msg.Header.Get(wire.HeaderSubject)); topic != "" {
 		tagged.Topic = topic
 	}
-	p := answer.Push(&tagged, msg.Data)
-	if p.UID != "" {
-		return nil, link.UIDAsID()
+	if err := link.RefuseUID(&tagged); err != nil {
+		return nil, err
 	}
+	p := answer.Push(&tagged, msg.Data)
 	p.UID, err = place.UID(p.ID, p.Key)
 	return p, err
 }

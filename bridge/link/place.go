@@ -98,9 +98,16 @@ func PlaceID(stream string, place Place) string {
 	return fmt.Sprintf("%s-%d-%d", stream, place.At.UnixNano(), place.Sequence)
 }
 
-// UIDAsID returns the refusal of an id in the form of a uid on a push from the intake.
-func UIDAsID() error {
-	return &wire.Error{Word: wire.WordID, Field: wire.HeaderID,
+// RefuseUID refuses a push from the intake that names a uid, itself or as its id.
+func RefuseUID(p *wire.Push) error {
+	field := wire.HeaderID
+	if p.UID != "" {
+		field = wire.HeaderUID
+	}
+	if p.UID == "" && (p.Attempt > 0 || !message.IsUID(p.ID)) {
+		return nil
+	}
+	return &wire.Error{Word: wire.WordID, Field: field,
 		Detail: "has the form of a uid; those are given by tarry, " +
 			"and a push that was stored in the intake needs none to be repeated safely"}
 }

@@ -109,10 +109,10 @@ func (r *Rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder
 	if err := tagged.CheckLimit(len(m.Data), link.SizeLimit(r.cfg.Conn, r.cfg.SizeLimit)); err != nil {
 		return nil, err
 	}
-	p := answer.Push(&tagged, m.Data)
-	if p.UID != "" {
-		return nil, link.UIDAsID()
+	if err := link.RefuseUID(&tagged); err != nil {
+		return nil, err
 	}
+	p := answer.Push(&tagged, m.Data)
 	if place, ok := link.PlaceOfID(m.Header.Get(wire.HeaderMsgID)); ok {
 		if p.UID, err = place.UID(p.ID, p.Key); err != nil {
 			return nil, err

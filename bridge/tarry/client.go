@@ -78,7 +78,7 @@ func (c *Client) push(ctx context.Context, out *outgoing) (Stored, error) {
 	if err != nil {
 		return Stored{}, err
 	}
-	if route == ByRequest {
+	if route == ByRequest || out.push.UID != "" { // a push with a uid is the repetition of one by request
 		return c.ask(ctx, out)
 	}
 	ack, err := c.store(ctx, out.msg)

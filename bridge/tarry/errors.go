@@ -14,7 +14,9 @@ import (
 var ErrNoIntake = errors.New("tarry: nothing takes delayed messages here")
 
 // ErrOutcomeUnknown: no answer arrived in time, and the operation may or may not have taken effect. Publishing a
-// message again is safe if it has a Tarry-Id, since the same content under the same id is stored once.
+// message again is safe if it has a Tarry-Id, since the same content under the same id is stored once. One that merges
+// (Tarry-On-Duplicate) may be delivered meanwhile, and would then be a new message: set the UID of the *Error, if there
+// is one, as Tarry-Uid.
 var ErrOutcomeUnknown = errors.New("tarry: outcome unknown, no answer in time")
 
 // ErrCopy: the message is a copy of a dead or expired message, and copies are not retried.

@@ -108,15 +108,18 @@ func (c *Client) askAll(ctx context.Context, pushes []*pending) {
 
 // again reports whether a push is to be sent again. It is, for a while, if no instance accepted it: nobody answered, or
 // the instance cannot accept it now. If the outcome is unknown, the push is repeated only under a name, because the
-// same content under a name is stored once. The name is its own, or one that the answer contains.
+// same content under a name is stored once. The name is its own, or one that the answer contains. A push that merges is
+// repeated under the uid in the answer.
 func (p *pending) again(tries int) bool {
 	var refused *Error
 	switch err := p.outcome.Err; {
 	case errors.As(err, &refused) && refused.Word == "outcome_unknown":
-		if p.sent = true; refused.ID != "" {
+		if p.sent = true; p.question.merges() {
+			p.question.UID = refused.UID
+		} else if refused.ID != "" {
 			p.question.ID = refused.ID
 		}
-		return p.question.ID != ""
+		return p.question.repeatable()
 	case errors.As(err, &refused):
 		return tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" ||
 			refused.Word == "unavailable" || refused.Word == "bucket_unavailable")
@@ -124,7 +127,7 @@ func (p *pending) again(tries int) bool {
 		return tries < 2
 	case isTimeout(err):
 		p.sent = true
-		return p.question.ID != ""
+		return p.question.repeatable()
 	}
 	return false
 }
@@ -184,6 +187,7 @@ type pushRequest struct {
 	At          string              `json:"at,omitempty"`
 	ID          string              `json:"id,omitempty"`
 	Key         string              `json:"key,omitempty"`
+	UID         string              `json:"uid,omitempty"`
 	OnDuplicate string              `json:"on_duplicate,omitempty"`
 	Deliver     string              `json:"deliver,omitempty"`
 	Priority    uint8               `json:"priority,omitempty"`
@@ -197,7 +201,7 @@ type pushRequest struct {
 func newPushRequest(out *outgoing) pushRequest {
 	p := out.push
 	r := pushRequest{
-		Topic: p.Topic, Body: out.msg.Data, Delay: p.DelayText, ID: p.ID, Key: p.Key,
+		Topic: p.Topic, Body: out.msg.Data, Delay: p.DelayText, ID: p.ID, Key: p.Key, UID: p.UID,
 		OnDuplicate: p.OnDuplicate, Deliver: p.Deliver, Priority: p.Priority, Attempt: p.Attempt,
 		Retry: p.Retry.String(), Reason: p.Reason,
 	}
@@ -218,6 +222,13 @@ func newPushRequest(out *outgoing) pushRequest {
 	}
 	return r
 }
+
+// merges reports whether the push may be merged into a waiting message.
+func (r *pushRequest) merges() bool { return r.OnDuplicate != "" && r.OnDuplicate != wire.Reject }
+
+// repeatable reports whether the push is stored once although it is sent twice. A push that merges is that only under
+// its uid: under its name alone it would be a new message once the first one is delivered.
+func (r *pushRequest) repeatable() bool { return r.UID != "" || r.ID != "" && !r.merges() }
 
 // pushAnswer is the answer of an instance to a push.
 type pushAnswer struct {

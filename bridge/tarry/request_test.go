@@ -192,6 +192,9 @@ func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
 		asked int
 		err   error
 	}{
+		"no answer, a merge under a name":  {silent, "merging", 1, ErrOutcomeUnknown},
+		"unknown outcome, a merge":         {word("outcome_unknown", `,"id":"merging","uid":"0uid"`), "merging", 2, nil},
+		"unknown outcome, a merge, no uid": {word("outcome_unknown", `,"id":"merging"`), "merging", 1, ErrOutcomeUnknown},
 		"no answer, no name":               {silent, "", 1, ErrOutcomeUnknown},
 		"no answer, a name":                {silent, "order-1", 2, nil},
 		"unknown outcome, no name":         {word("outcome_unknown", ""), "", 1, ErrOutcomeUnknown},
@@ -215,6 +218,9 @@ func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
 			if c.id != "" {
 				Tag(m, As(c.id))
 			}
+			if c.id == "merging" {
+				Tag(m, OnDuplicate(Replace))
+			}
 			err := wrap(t, nc, WithAckWait(200*time.Millisecond)).PublishMsg(m)
 			if (c.err == nil) != (err == nil) || (c.err != nil && !errors.Is(err, c.err)) {
 				t.Errorf("got %v, want %v", err, c.err)
@@ -223,6 +229,8 @@ func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
 				t.Errorf("asked %d times, want %d", len(asked), c.asked)
 			} else if strings.Contains(name, "gives a uid") && !strings.Contains(asked[1], `"id":"0uid"`) {
 				t.Errorf("asked again with %s, want the uid", asked[1])
+			} else if c.id == "merging" && c.err == nil && !strings.Contains(asked[1], `"uid":"0uid"`) {
+				t.Errorf("a merge was asked again with %s, want the uid beside its name", asked[1])
 			}
 		})
 	}

@@ -33,7 +33,7 @@ var (
 )
 
 // accounts is how many tests can have the shared server to themselves.
-const accounts = 90
+const accounts = 100
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))

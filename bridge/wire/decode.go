@@ -94,6 +94,7 @@ func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	}
 	set(HeaderID, p.ID)
 	set(HeaderKey, p.Key)
+	set(HeaderUID, p.UID)
 	set(HeaderOnDuplicate, p.OnDuplicate)
 	set(HeaderDeliver, p.Deliver)
 	if p.Priority > 0 {

@@ -9,7 +9,7 @@ import (
 // jsonFields are the fields of a push, by their position in fields.seen.
 var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, fieldJSON, FieldHeaders, FieldDelay, FieldAt,
 	FieldID, FieldKey,
-	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason}
+	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason, FieldUID}
 
 // The two other forms of a body.
 const (

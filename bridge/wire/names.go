@@ -33,6 +33,9 @@ const (
 	HeaderRetry       = "Tarry-Retry"
 	HeaderDeliver     = "Tarry-Deliver"
 	HeaderAttempt     = "Tarry-Attempt"
+	// HeaderUID names a push that may have been stored, so that it can be repeated. It also stands on the answer of
+	// HTTP that leaves the outcome unknown. A push that the intake stored needs none.
+	HeaderUID = "Tarry-Uid"
 
 	// tarry writes these headers on the messages it delivers or rejects, and drops them from a push.
 	HeaderDue     = "Tarry-Due"
@@ -68,6 +71,7 @@ const (
 	FieldRetry       = "retry"
 	FieldDeliver     = "deliver"
 	FieldAttempt     = "attempt"
+	FieldUID         = "uid"
 	FieldReason      = "reason"
 )
 
@@ -88,4 +92,5 @@ var options = [...]struct{ field, header string }{
 	{FieldPriority, HeaderPriority},
 	{FieldTTL, HeaderTTL},
 	{FieldAttempt, HeaderAttempt},
+	{FieldUID, HeaderUID},
 }

@@ -35,6 +35,7 @@ type Push struct {
 	Deliver     string        // "mq" if sent; empty: the topic's setting
 	Priority    uint8
 	TTL         time.Duration // 0: no limit
+	UID         string        // of an earlier try of this push whose outcome is unknown; else empty
 	Attempt     int           // 0: not a consumer's retry
 	Retry       Retry         // empty: the topic's schedule
 	Reason      string        // the consumer's reason; only with an attempt of 2 or more
@@ -74,6 +75,9 @@ func (p *Push) Set(field, value string) (err error) {
 		p.Retry, err = ParseRetry(value)
 	case FieldMaxWait:
 		p.MaxWait, err = ParseMaxWait(value)
+	case FieldUID:
+		err = checkUID(value)
+		p.UID = value
 	case FieldReason:
 		p.Reason = CleanReason(value)
 	default:
@@ -107,6 +111,8 @@ func (p *Push) Check(prefix string) error {
 		return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
 			Detail: quote(p.OnDuplicate) +
 				` goes with no attempt: a consumer's retry is known by its id and attempt; want "reject"`}
+	case p.UID != "" && p.ID != p.UID && checkUID(p.ID) == nil:
+		return &Error{Word: WordID, Field: FieldUID, Detail: "differs from the id, which is a uid too"}
 	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
 		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `goes with on_duplicate "debounce" alone`}
 	case p.Reason != "" && p.Attempt < 2:
@@ -118,6 +124,17 @@ func (p *Push) Check(prefix string) error {
 // CheckID accepts a producer's id of a message: 1 to 128 bytes of UTF-8 without control characters, and without blanks
 // at either end, which headers do not keep.
 func CheckID(s string) error { return checkName(s, MaxID, WordID, FieldID) }
+
+// checkUID accepts what has the form of a uid.
+func checkUID(s string) error {
+	text, ok := strings.CutPrefix(s, "t-")
+	outside := func(c rune) bool { return !strings.ContainsRune("0123456789abcdefghjkmnpqrstvwxyz", c) }
+	if !ok || len(text) != 16 || strings.ContainsFunc(text, outside) {
+		return &Error{Word: WordID, Field: FieldUID,
+			Detail: quote(s) + ` is not a uid, which is "t-" and 16 digits or small letters`}
+	}
+	return nil
+}
 
 // CheckKey accepts a key, by the rules for an id.
 func CheckKey(s string) error { return checkName(s, MaxKey, WordKey, FieldKey) }
