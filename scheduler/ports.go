@@ -160,6 +160,26 @@ const (
 	CancelEnded
 )
 
+// Passage says what became of the pushes that the intake held.
+type Passage uint8
+
+const (
+	// PassedNothing: there is no intake.
+	PassedNothing Passage = iota
+	// PassedAll: all are accepted or rejected.
+	PassedAll
+	// PassedSome: some may not be, when the time was over.
+	PassedSome
+	// PassedUnknown: the intake cannot be read.
+	PassedUnknown
+)
+
+// again reports whether a message that was not found may be found now.
+func (p Passage) again() bool { return p == PassedAll || p == PassedSome }
+
+// unsure reports whether a push that was stored before the wait may still be in the intake.
+func (p Passage) unsure() bool { return p == PassedSome || p == PassedUnknown }
+
 // CancelResult is the result of a cancel.
 type CancelResult struct {
 	Code CancelCode

@@ -37,6 +37,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 		if result, err = s.amend(ctx, &info, &e); err != nil {
 			return AmendResult{}, fmt.Errorf("reschedule %s: %w", info.UID, err)
 		}
+		result.Info.IntakeUnknown = info.IntakeUnknown
 		if result.Code != AmendVersion || e.Version > 0 {
 			break
 		}

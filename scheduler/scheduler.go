@@ -51,9 +51,9 @@ type Config struct {
 	// Backlog is the last sequence that the intake stream holds, and the time by the clock that stamps pushes, for
 	// tombstones. They are 0 where there is no stream, or the time is not known.
 	Backlog func(ctx context.Context) (last uint64, now time.Time, err error)
-	// Passed waits, for a limited time, until the intake has accepted what it held when Passed was called. It reports
-	// whether looking for a message again makes sense. It is nil if there is no intake.
-	Passed func(ctx context.Context) bool
+	// Passed waits, for a limited time, until the intake has accepted what it held when Passed was called. It is nil if
+	// there is no intake.
+	Passed func(ctx context.Context) Passage
 
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
@@ -92,7 +92,7 @@ func New(cfg Config) (*Scheduler, error) {
 		cfg.Backlog = func(context.Context) (uint64, time.Time, error) { return 0, time.Time{}, nil }
 	}
 	if cfg.Passed == nil {
-		cfg.Passed = func(context.Context) bool { return false }
+		cfg.Passed = func(context.Context) Passage { return PassedNothing }
 	}
 	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
 	s.queues, s.names = newCoalescer(s), newNames(s)

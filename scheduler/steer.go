@@ -12,7 +12,7 @@ import (
 )
 
 // Get finds one message, live or remembered. Of several messages with the id it returns the live one, else the latest.
-// If the id names nothing, the push may still be in the intake; Get then waits until the intake has been read.
+// While nothing live has the id, a push of it may be in the intake: Get then waits until the intake has been read.
 func (s *Scheduler) Get(ctx context.Context, ref Ref) (message.Info, error) {
 	return s.look(ctx, ref, forReading)
 }
@@ -25,8 +25,9 @@ func (s *Scheduler) Resolve(ctx context.Context, ref Ref) (message.Info, error) 
 
 func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Info, error) {
 	found, err := s.known(ctx, ref, why)
-	if err == nil && len(found) == 0 && s.arrived(ctx, ref) {
-		found, err = s.known(ctx, ref, why)
+	unsure := false
+	if err == nil {
+		found, unsure, err = s.arrived(ctx, ref, found, why)
 	}
 	if err != nil {
 		return message.Info{}, err
@@ -35,7 +36,9 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Inf
 	if err != nil {
 		return message.Info{}, err
 	}
-	return attempts.meant(), nil
+	info := attempts.meant()
+	info.IntakeUnknown = unsure
+	return info, nil
 }
 
 // known asks the timeline, and asks the journal for messages that the timeline has forgotten.
@@ -47,27 +50,45 @@ func (s *Scheduler) known(ctx context.Context, ref Ref, why purpose) ([]message.
 	return found, err
 }
 
-// arrived waits for the pushes in the intake and reports whether a message that was not found may be there now. A
-// caller cannot know the uid of a push that is still in the intake.
-func (s *Scheduler) arrived(ctx context.Context, ref Ref) bool {
-	return ref.UID == "" && s.cfg.Passed(ctx)
+// arrived looks again once the intake has been read, unless something live was found. It reports whether a push may
+// still be in the intake. A caller cannot know the uid of such a push.
+func (s *Scheduler) arrived(ctx context.Context, ref Ref, found []message.Info,
+	why purpose) (now []message.Info, unsure bool, err error) {
+	lives := func(i message.Info) bool { return !i.State.Ended() }
+	if ref.UID != "" || slices.ContainsFunc(found, lives) {
+		return found, false, nil
+	}
+	passed := s.cfg.Passed(ctx)
+	if passed.again() {
+		again, err := s.find(ctx, ref, why)
+		if err != nil {
+			return nil, false, err
+		}
+		if len(again) > 0 {
+			found = again
+		} else if len(found) == 0 {
+			found, err = s.recall(ctx, ref)
+		}
+		if err != nil || slices.ContainsFunc(found, lives) {
+			return found, false, err
+		}
+	}
+	return found, passed.unsure(), nil
 }
 
 // Cancel ends a waiting message and reports what really happened (P4). A name may lead to a consumer's retry and to
 // earlier attempts that may still be published again. All of them end, and the answer is OK only if all were certain.
-// An id and topic that name nothing leave a tombstone: a push of that id that is still in the intake stream will be
-// accepted as canceled. Cancel waits until the intake has been read that far. If the push has not arrived by then, the
-// answer stays CancelUnknown, which promises nothing. Without a topic Cancel leaves no tombstone, because it would hit
-// whichever message of any topic came first.
+// While nothing live has the id, a push of it may be in the intake: Cancel waits until the intake has been read that
+// far. An id and topic that name nothing leave a tombstone first: a push of that id that is still in the intake stream
+// will be accepted as canceled. If the push has not arrived by then, the answer stays CancelUnknown, which promises
+// nothing. Without a topic Cancel leaves no tombstone, because it would hit whichever message of any topic came first;
+// and none for a name whose message has ended, because the answer is about that message.
 //
 // A requeued dead message lives on under another uid. Cancel ends that life too, and the answer is about it. The answer
 // carries the uncertainty of the earlier lives.
 func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
-	for life := range maxLives {
+	for range maxLives {
 		result, err := s.cancelLife(ctx, ref)
-		if err == nil && result.Code == CancelUnknown && life == 0 && s.arrived(ctx, ref) {
-			result, err = s.cancelLife(ctx, ref)
-		}
 		if err != nil {
 			return CancelResult{}, err
 		}
@@ -91,21 +112,20 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 	if err != nil {
 		return CancelResult{}, err
 	}
-	buried := ref.UID == "" && ref.Topic != "" && ref.Viewer.Sees(ref.Topic)
+	buried := false
 	if len(found) == 0 {
-		recalled, err := s.recall(ctx, ref) // first, because it may fail, and a tombstone is a change
-		if err != nil {
+		if found, err = s.recall(ctx, ref); err != nil { // first, because a tombstone is a change
 			return CancelResult{}, err
 		}
-		if buried {
-			found, err = s.bury(ctx, ref)
-			if err != nil && (len(recalled) == 0 || !errors.Is(err, ErrManyTombstones)) {
+		if buried = len(found) == 0 && ref.UID == "" && ref.Topic != "" && ref.Viewer.Sees(ref.Topic); buried {
+			if found, err = s.bury(ctx, ref); err != nil {
 				return CancelResult{}, err
 			}
 		}
-		if len(found) == 0 {
-			found = recalled
-		}
+	}
+	found, unsure, err := s.arrived(ctx, ref, found, forChange)
+	if err != nil {
+		return CancelResult{}, err
 	}
 	if len(found) == 0 {
 		return CancelResult{Code: CancelUnknown, Buried: buried}, nil
@@ -116,7 +136,9 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	return s.cancelAll(ctx, attempts)
+	result, err := s.cancelAll(ctx, attempts)
+	result.Info.IntakeUnknown = unsure
+	return result, err
 }
 
 // cancelAll ends every attempt, the oldest first. It stops at an attempt in flight: its outcome is open, and the caller

@@ -114,6 +114,7 @@ func Info(i *message.Info) wire.Info {
 		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Attempt,
 		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), ParkedWhy: i.ParkedWhy,
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
+		Intake: intake(i),
 	}
 	if i.TTL > 0 {
 		w.TTL = i.TTL.String()
@@ -156,7 +157,7 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 		return wire.Canceled{}, maybe()
 	case scheduler.CancelUnknown:
 		p := Problem(scheduler.ErrUnknownID)
-		p.ID = id
+		p.ID, p.Buried = id, r.Buried
 		switch {
 		case r.Buried:
 			p.Detail += "; a push of it that stands in the intake by now will be accepted as canceled"
@@ -178,8 +179,16 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 func conflict(id string, i *message.Info, word, detail string) *wire.Problem {
 	return &wire.Problem{
 		Status: http.StatusConflict, Word: word, Detail: detail, ID: id, UID: string(i.UID), State: i.State.String(),
-		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)),
+		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Intake: intake(i),
 	}
+}
+
+// intake returns what is known of the pushes of a message's name that the intake may hold.
+func intake(i *message.Info) string {
+	if i.IntakeUnknown {
+		return wire.IntakeUnknown
+	}
+	return ""
 }
 
 func inFlight(id string, i *message.Info) *wire.Problem {
@@ -205,7 +214,7 @@ func canceled(i *message.Info) wire.Canceled {
 	return wire.Canceled{
 		ID: name(i), UID: string(i.UID), State: message.StateCanceled.String(), Topic: i.Topic,
 		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
-		Attempt: i.Attempt,
+		Attempt: i.Attempt, Intake: intake(i),
 	}
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // Contents reports what the streams of a namespace's intake hold, to any instance.
@@ -73,16 +74,27 @@ func (c *Contents) Held(ctx context.Context) (Held, error) {
 	return h, nil
 }
 
-// Passed waits, for at most a second, until the intake has passed the pushes that it held at the call. It reports
-// whether it makes sense to look for a message again.
-func (c *Contents) Passed(ctx context.Context) bool {
+// Passed waits, for at most a second, until the intake has passed the pushes that it held at the call.
+func (c *Contents) Passed(ctx context.Context) scheduler.Passage {
 	ctx, stop := context.WithTimeout(ctx, passLimit)
 	defer stop()
-	if !c.Enabled() || !c.nc.IsConnected() || !c.passing.wait(ctx) {
-		return false
+	if !c.nc.IsConnected() {
+		return scheduler.PassedUnknown
 	}
 	// The stream of pushes put aside is last, since pushes move to it from the intake.
-	return ctx.Err() != nil || c.passingAside.wait(ctx) || ctx.Err() != nil
+	for _, stream := range []*passing{c.passing, c.passingAside} {
+		passed, err := stream.wait(ctx)
+		var refused *link.StreamError
+		switch {
+		case c.Enabled():
+		case errors.Is(err, link.ErrNoJetStream), errors.As(err, &refused) && refused.ErrCode == link.CodeStreamNotFound:
+			return scheduler.PassedNothing
+		}
+		if passed != scheduler.PassedAll {
+			return passed
+		}
+	}
+	return scheduler.PassedAll
 }
 
 // held returns the backlog of a stream. The backlog of the intake stream is what its consumer has not acknowledged,

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // passing lets callers wait until the intake has passed the pushes that it held at the time of their call, by accepting
@@ -42,24 +43,25 @@ func newPassing(look func(context.Context) (backlog, error)) *passing {
 	return &passing{look: look, limit: passLimit, room: link.PassRoom, turn: make(chan struct{}, 1)}
 }
 
-// wait returns when all messages that the stream held at the call are acknowledged, or the time limit is over. It
-// reports whether it makes sense to look for a message again: it does not if too many callers wait, or if the stream
-// cannot be read.
-func (p *passing) wait(ctx context.Context) bool {
+// wait returns when all messages that the stream held at the call are acknowledged, or the time limit is over. What
+// became of them is unknown if too many callers wait, or if the stream cannot be read; err is the reason.
+func (p *passing) wait(ctx context.Context) (passed scheduler.Passage, err error) {
 	defer p.waiting.Add(-1)
 	if p.waiting.Add(1) > p.room {
-		return false
+		return scheduler.PassedUnknown, nil
 	}
 	ctx, stop := context.WithTimeout(ctx, p.limit)
 	defer stop()
 	held, number, err := p.next(ctx, p.begun.Load())
 	if err != nil {
-		return false
+		return scheduler.PassedUnknown, err
 	}
-	for last := held.last; err == nil && held.first <= last; {
-		held, number, err = p.next(ctx, number)
+	for last := held.last; held.first <= last; {
+		if held, number, err = p.next(ctx, number); err != nil {
+			return scheduler.PassedSome, nil
+		}
 	}
-	return true
+	return scheduler.PassedAll, nil
 }
 
 // next returns the result of a look that began after the look of the given number.

@@ -33,8 +33,8 @@ func TestIntake_PassedWaitsForWhatTheStreamHeld(t *testing.T) {
 		nc, ns := bridgetest.Connect(t, server.URL()), bridgetest.NewNamespace()
 		to := holding{pushes: make(chan func(), 1)}
 		in := bridgetest.Taking(t, intake.Config{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: to})
-		if !in.Passed(t.Context()) { // nothing is there
-			t.Error("it sent a caller away")
+		if passed := in.Passed(t.Context()); passed != scheduler.PassedAll { // nothing is there
+			t.Errorf("of nothing it passed %d", passed)
 		}
 		bridgetest.Publish(t, nc, "delayed.a", "body", "Tarry-Delay", "1h")
 		accept := <-to.pushes
@@ -43,17 +43,21 @@ func TestIntake_PassedWaitsForWhatTheStreamHeld(t *testing.T) {
 			accepted.Store(true)
 			accept()
 		})
-		if !in.Passed(t.Context()) || !accepted.Load() {
+		if in.Passed(t.Context()) != scheduler.PassedAll || !accepted.Load() {
 			t.Error("it did not wait until the push was accepted")
 		}
 		bridgetest.Publish(t, nc, "delayed.a", "later", "Tarry-Delay", "1h")
 		accept = <-to.pushes
 		start := time.Now()
-		if !in.Passed(t.Context()) || time.Since(start) < time.Second { // and not for ever
+		if in.Passed(t.Context()) != scheduler.PassedSome || time.Since(start) < time.Second { // and not for ever
 			t.Errorf("it waited for %s", time.Since(start))
 		}
 		accept()
 		bridgetest.Emptied(t, nc, ns)
+		nc.Close()
+		if passed := in.Passed(t.Context()); passed != scheduler.PassedUnknown {
+			t.Errorf("without a link it passed %d", passed)
+		}
 	})
 }
 
@@ -70,7 +74,7 @@ func TestIntake_WhatWasAcknowledgedIsNotWaitedFor(t *testing.T) {
 	passed := func(step string) {
 		t.Helper()
 		lab.Eventually(t, 10*time.Second, func() error { // but the consumer may not be up yet
-			if start := time.Now(); !in.Passed(t.Context()) || time.Since(start) > time.Second/2 {
+			if start := time.Now(); in.Passed(t.Context()) != scheduler.PassedAll || time.Since(start) > time.Second/2 {
 				return fmt.Errorf("%s: it waited for %s", step, time.Since(start))
 			}
 			return nil
@@ -94,7 +98,7 @@ func TestIntake_WhatWasAcknowledgedIsNotWaitedFor(t *testing.T) {
 	}
 	holds("with a push under way", 1)
 	start := time.Now()
-	if !in.Passed(t.Context()) || time.Since(start) < time.Second {
+	if in.Passed(t.Context()) != scheduler.PassedSome || time.Since(start) < time.Second {
 		t.Errorf("a push under way was waited for %s", time.Since(start))
 	}
 	accept()
@@ -176,7 +180,7 @@ func TestIntake_PassedWaitsForNothingWithoutJetStream(t *testing.T) {
 	in := bridgetest.IntakeOn(t, intake.Config{Conn: nc, Namespace: bridgetest.NewNamespace(), Prefix: "delayed",
 		Accept: holding{}})
 	bridgetest.RunFor(t, in.Run)
-	if in.Passed(t.Context()) {
-		t.Error("it waited")
+	if passed := in.Passed(t.Context()); passed != scheduler.PassedNothing {
+		t.Errorf("it passed %d where there is no intake", passed)
 	}
 }

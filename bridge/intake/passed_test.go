@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // fakeStream takes a millisecond to say what it holds.
@@ -36,19 +37,25 @@ func (f *fakeStream) set(first, last uint64) {
 	f.held = backlog{first: first, last: last}
 }
 
+// passed waits and returns what it comes to.
+func passed(t *testing.T, p *passing) scheduler.Passage {
+	passed, _ := p.wait(t.Context())
+	return passed
+}
+
 func TestPassing_EndsWhenWhatWasHeldAtTheCallIsAcknowledged(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fakeStream{}
 		p := newPassing(f.look)
 		start := time.Now()
-		if f.set(1, 0); !p.wait(t.Context()) || time.Since(start) > 2*time.Millisecond {
+		if f.set(1, 0); passed(t, p) != scheduler.PassedAll || time.Since(start) > 2*time.Millisecond {
 			t.Errorf("an empty stream was waited for %s", time.Since(start))
 		}
 		f.set(3, 9)
 		start = time.Now()
 		time.AfterFunc(100*time.Millisecond, func() { f.set(9, 30) })  // up to 8
 		time.AfterFunc(200*time.Millisecond, func() { f.set(10, 40) }) // and 9; what came later is not waited for
-		took := func() time.Duration { p.wait(t.Context()); return time.Since(start) }()
+		took := func() time.Duration { passed(t, p); return time.Since(start) }()
 		if took < 200*time.Millisecond ||
 			took > 210*time.Millisecond {
 			t.Errorf("it took %s", took)
@@ -72,12 +79,12 @@ func TestPassing_TakesALookBegunAfterTheCall(t *testing.T) {
 			}
 			return held, err
 		})
-		go p.wait(t.Context()) // ends with the bubble
+		go passed(t, p) // ends with the bubble
 		<-seen
 		f.set(1, 1)
 		time.AfterFunc(300*time.Millisecond, func() { f.set(2, 1) })
 		start := time.Now()
-		if p.wait(t.Context()); time.Since(start) < 300*time.Millisecond {
+		if passed(t, p); time.Since(start) < 300*time.Millisecond {
 			t.Errorf("it ended after %s", time.Since(start))
 		}
 	})
@@ -92,7 +99,7 @@ func TestPassing_SharesItsLooksAndIsBounded(t *testing.T) {
 		start := time.Now()
 		for range link.PassRoom {
 			group.Go(func() {
-				if p.wait(t.Context()) {
+				if passed(t, p) == scheduler.PassedSome {
 					waited.Add(1)
 				}
 			})
@@ -100,7 +107,7 @@ func TestPassing_SharesItsLooksAndIsBounded(t *testing.T) {
 		synctest.Wait()
 		for range 500 {
 			group.Go(func() {
-				if !p.wait(t.Context()) && time.Since(start) == 0 {
+				if passed(t, p) == scheduler.PassedUnknown && time.Since(start) == 0 {
 					refused.Add(1)
 				}
 			})
@@ -123,16 +130,16 @@ func TestPassing_GivesUpWhereTheStreamCannotBeAsked(t *testing.T) {
 		f := &fakeStream{err: errors.New("no answer")}
 		p := newPassing(f.look)
 		start := time.Now()
-		if p.wait(t.Context()) || time.Since(start) != time.Millisecond {
+		if passed(t, p) != scheduler.PassedUnknown || time.Since(start) != time.Millisecond {
 			t.Errorf("it ended after %s", time.Since(start))
 		}
 		ctx, stop := context.WithCancel(t.Context())
 		stop()
-		if p.wait(ctx) {
+		if p, err := p.wait(ctx); p != scheduler.PassedUnknown || err == nil {
 			t.Error("it waited for a caller who is gone")
 		}
 		f.err = nil
-		if f.set(1, 0); !p.wait(t.Context()) {
+		if f.set(1, 0); passed(t, p) != scheduler.PassedAll {
 			t.Error("it does not recover")
 		}
 	})

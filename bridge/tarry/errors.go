@@ -78,6 +78,10 @@ type Error struct {
 	State   State
 	At      time.Time
 	Version uint64
+	// Intake is "unknown" if the message has ended, and tarry's intake may hold a later push of its name. Buried means
+	// that a cancel of an unknown id is remembered: a push of it that was in the intake by then is accepted as canceled.
+	Intake string
+	Buried bool
 	// Bucket is the bucket that does not answer while others do; nil for any other problem.
 	Bucket *int
 	// Report is what an operation on many had done before it failed.

@@ -51,6 +51,7 @@ type Message struct {
 	Kind         string    // how it ended, if State does not say: merged, requeued and the like
 	Other        string    // the uid of the message that it was merged into or continues as
 	Reason       string
+	Intake       string      // "unknown" if it has ended, and tarry's intake may hold a later push of its name
 	Header       nats.Header `json:"headers"`
 	Data         []byte      `json:"body_base64"`  // nil once tarry no longer keeps it, or where DataOmitted is set
 	DataOmitted  bool        `json:"body_omitted"` // too large for an answer over NATS; HTTP has it whole
@@ -85,7 +86,8 @@ type Canceled struct {
 	Due     time.Time // when it would have been due
 	At      time.Time // when it was canceled
 	Version uint64
-	Attempt int // the attempt that was canceled; if above 1, earlier ones were delivered
+	Attempt int    // the attempt that was canceled; if above 1, earlier ones were delivered
+	Intake  string // "unknown" if it was canceled before, and tarry's intake may hold a later push of its name
 }
 
 // Cancel cancels a waiting message. A nil error means that this delivery will not happen; earlier attempts of a message

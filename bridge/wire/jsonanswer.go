@@ -50,6 +50,10 @@ type Problem struct {
 	Version uint64 `json:"version,omitempty"`
 	// Bucket is the bucket that does not answer, while others do.
 	Bucket *int `json:"bucket,omitempty"`
+	// Intake is IntakeUnknown, or empty.
+	Intake string `json:"intake,omitempty"`
+	// Buried: a push of an unknown id that stands in the intake by now will be accepted as canceled.
+	Buried bool `json:"buried,omitempty"`
 	// Report is what an operation on many messages had done before it failed.
 	Report *Report `json:"report,omitempty"`
 	// Candidates are the messages that an ambiguous id may refer to, as far as the caller may see them.
@@ -75,7 +79,12 @@ type Canceled struct {
 	At      string `json:"at,omitempty"`
 	Version uint64 `json:"version,omitempty"`
 	Attempt uint32 `json:"attempt,omitempty"`
+	Intake  string `json:"intake,omitempty"`
 }
+
+// IntakeUnknown is Intake's value in an answer about a message that has ended, if the intake may hold a later push of
+// its name.
+const IntakeUnknown = "unknown"
 
 // Rescheduled is the answer to a change of a waiting message: the message after the change.
 type Rescheduled struct {
@@ -126,6 +135,7 @@ type Info struct {
 	Kind       string              `json:"kind,omitempty"`
 	Other      string              `json:"other,omitempty"`
 	Reason     string              `json:"reason,omitempty"`
+	Intake     string              `json:"intake,omitempty"`
 	Headers    map[string][]string `json:"headers,omitempty"`
 	Body       *string             `json:"body,omitempty"`
 	BodyBase64 []byte              `json:"body_base64,omitempty"`

@@ -134,6 +134,9 @@ type Info struct {
 	Reason string
 	// ParkedWhy describes in words why the message waits in the lane that Mark names. It is set for answers alone.
 	ParkedWhy string
+	// IntakeUnknown: the message has ended, and the intake may hold a later push of its name. It is set for answers
+	// alone.
+	IntakeUnknown bool
 }
 
 // Score returns the message's place in its bucket's order: by due time, then by priority, high first. The store breaks

@@ -106,7 +106,8 @@ type Rig struct {
 	Journal  scheduler.Journal           // of a scheduler that is made from now on; nil for none
 	Names    time.Duration               // likewise: how long that is asked about names
 	Sure     bool                        // likewise: whether a push needs its answer
-	Passed   func() bool                 // what waiting for the intake comes to; nil where there is none
+	Backlog  uint64                      // the last sequence of the intake
+	Passed   func() scheduler.Passage    // what waiting for the intake comes to; nil where there is none
 	Ask      func(context.Context) error // likewise: how it asks the leader to read the pauses
 	// whole is likewise what a bucket waits for before it is scanned.
 	Whole func(ctx context.Context, term uint64, bucket message.Bucket) error
@@ -206,7 +207,13 @@ func (r *Rig) Over(store scheduler.Timeline, publisher scheduler.Publisher) *Ins
 			}
 			return r.Ask(ctx)
 		},
-		Passed: func(context.Context) bool { return r.Passed != nil && r.Passed() },
+		Backlog: func(context.Context) (uint64, time.Time, error) { return r.Backlog, time.Time{}, nil },
+		Passed: func(context.Context) scheduler.Passage {
+			if r.Passed == nil {
+				return scheduler.PassedNothing
+			}
+			return r.Passed()
+		},
 	})
 	if err != nil {
 		r.T.Fatal(err)
