@@ -143,12 +143,13 @@ type slowJournal struct {
 }
 
 func (j *slowJournal) Ready() error { return nil }
-func (j *slowJournal) Await(ctx context.Context, changes []scheduler.Recorded) error {
-	for _, c := range changes {
+func (j *slowJournal) Await(ctx context.Context, changes []scheduler.Recorded, held func(int, bool)) error {
+	for i, c := range changes {
 		if j.slow[c.Bucket] {
 			<-ctx.Done()
 			return ctx.Err()
 		}
+		held(i, false)
 	}
 	return nil
 }

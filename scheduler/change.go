@@ -78,7 +78,7 @@ func (s *Scheduler) await(ctx context.Context, changes []Recorded) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	if err := s.cfg.Journal.Await(ctx, changes); err != nil {
+	if err := s.cfg.Journal.Await(ctx, changes, func(int, bool) {}); err != nil {
 		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
 	}
 	return nil

@@ -296,51 +296,165 @@ func (c *coalescer) late(at time.Time) bool {
 	return time.Since(at) > limit || time.Now().Round(0).Sub(at.Round(0)) > limit
 }
 
-// store adds the batch and answers every push.
+// store adds the batch and answers every push. It tries again with those whose outcome is unknown: a push that is sent
+// twice is stored once. If the outcome stays unknown, the answer is ErrOutcomeUnknown. Before each try the oldest push
+// must not be late.
+//
+// store does not go through Scheduler.change: it also tries again where nothing was written or the journal did not
+// answer, each try has a time-out of its own, and the wait for the journal must not hold the wire.
 func (c *coalescer) store(bucket message.Bucket, batch []*queued, onWire func()) {
-	messages := make([]*message.Message, len(batch))
-	for i, q := range batch {
+	oldest := slices.MinFunc(batch, func(a, b *queued) int { return a.at.Compare(b.at) }).at // names lets some wait
+	b := &adding{coalescer: c, bucket: bucket, left: batch, stored: map[message.UID]bool{}}
+	var err error
+	away := time.Time{}
+tries:
+	for sent := 1; sent <= addAttempts && len(b.left) > 0; sent++ {
+		if c.late(oldest) {
+			err = errLate
+			break
+		}
+		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
+		started := time.Now()
+		var results []AddResult
+		if err = c.s.cfg.Journal.Ready(); err == nil {
+			results, err = b.add(ctx)
+			if err != nil && away.IsZero() && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBehind) {
+				away = started
+				c.watch.suspect()
+			}
+		}
+		onWire() // neither a repeat nor a wait for the journal holds up others
+		if err == nil {
+			err = b.answer(ctx, results)
+		}
+		cancel()
+		c.s.metrics.flushSeconds.Observe(time.Since(started).Seconds())
+		switch {
+		case err == nil:
+			break tries
+		case (errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)) && !b.repeat:
+			away = time.Time{}
+			break tries
+		case !errors.Is(err, ErrUnavailable):
+			b.repeat = true
+		}
+		c.s.log.Warn().Err(err).Int("bucket", int(bucket)).Int("messages", len(b.left)).Int("attempt", sent).
+			Msg("add failed")
+	}
+	if err != nil {
+		b.fail(err, away)
+	}
+	if len(b.again) > 0 {
+		c.store(bucket, b.again, onWire)
+	}
+}
+
+// adding is a batch on its way to the store.
+type adding struct {
+	*coalescer
+	bucket message.Bucket
+	left   []*queued // not answered yet
+	again  []*queued // their uids were taken; they got others
+	head   message.Milli
+	repeat bool                 // an earlier try may have stored them
+	stored map[message.UID]bool // answered as stored by an earlier try
+}
+
+// add sends what is left to the store.
+func (b *adding) add(ctx context.Context) ([]AddResult, error) {
+	messages := make([]*message.Message, len(b.left))
+	for i, q := range b.left {
 		messages[i] = q.message
 	}
-	results, head, repeat, err := c.add(bucket, messages, batch[0].at, onWire)
-	if err == nil && head > 0 {
-		c.s.hasten(bucket, head)
-	}
-	var again []*queued
-	tried := map[message.UID]bool{} // stored by an earlier try
-	var verdicts []foreign
-	if err == nil {
-		verdicts = c.taken(batch, results, repeat)
-	}
-	for i, q := range batch {
-		if err != nil {
-			c.fail(q, err)
-			continue
-		}
+	results, head, err := b.timeline.Add(ctx, b.bucket, messages, b.s.cfg.Clock.Milli())
+	b.head = max(b.head, head) // a repeat does not make the head earlier than it is
+	return results, err
+}
+
+// answer answers each push as soon as the journal holds the result, as far as the mode promises that. It returns an
+// error if the journal does not hold all in time; left are then the others.
+func (b *adding) answer(ctx context.Context, results []AddResult) error {
+	var (
+		verdicts = b.taken(b.left, results, b.repeat)
+		waiting  = make([]*queued, 0, len(b.left))
+		places   = make([]int, 0, len(b.left)) // of waiting in results
+		changes  = make([]Recorded, 0, len(b.left))
+	)
+	for i, q := range b.left {
+		change, waits := awaited(q.message, b.bucket, &results[i])
 		switch {
 		case verdicts[i].err != nil:
-			c.fail(q, verdicts[i].err)
+			b.coalescer.fail(q, verdicts[i].err)
 		case verdicts[i].taken:
-			c.s.log.Warn().Str("uid", string(q.message.UID)).Int("bucket", int(bucket)).
+			b.s.log.Warn().Str("uid", string(q.message.UID)).Int("bucket", int(b.bucket)).
 				Msg("a new uid was taken, and its push gets another; where this goes on, instances share a machine id")
 			q.message.UID = ""
-			if err := c.identify(bucket, q); err != nil {
-				c.fail(q, err)
+			if err := b.identify(b.bucket, q); err != nil {
+				b.coalescer.fail(q, err)
 				continue
 			}
-			again = append(again, q)
+			b.again = append(b.again, q)
+		case waits:
+			waiting, places, changes = append(waiting, q), append(places, i), append(changes, change)
 		default:
-			c.release(q)
-			a := answer(q.message, results[i])
-			if repeat && a.Duplicate && q.stores(a.UID) && !tried[a.UID] {
-				a.Duplicate, tried[a.UID] = false, true
-			}
-			a.Unjudged = q.unjudged && a.Err == nil && !a.Duplicate && !a.Merged
-			q.done(a)
+			b.done(q, results[i], false)
 		}
 	}
-	if len(again) > 0 {
-		c.store(bucket, again, onWire)
+	b.left = waiting
+	err := b.s.cfg.Journal.Await(ctx, changes, func(i int, bare bool) {
+		b.done(waiting[i], results[places[i]], bare)
+		waiting[i] = nil
+	})
+	b.left = slices.DeleteFunc(waiting, func(q *queued) bool { return q == nil })
+	if b.head > 0 && len(b.left) < len(results) {
+		b.s.hasten(b.bucket, b.head)
+		b.head = 0
+	}
+	if err != nil {
+		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+	}
+	return nil
+}
+
+// awaited returns the change that the journal must hold before a push is answered, if there is one. A duplicate waits
+// for the push that it repeats.
+func awaited(m *message.Message, bucket message.Bucket, r *AddResult) (change Recorded, waits bool) {
+	switch {
+	case r.Code == Added:
+		return Recorded{m.UID, 1, bucket, r.Number}, true
+	case r.Code == AddedCanceled:
+		return Recorded{m.UID, 2, bucket, r.Number}, true
+	case r.Code == AddDuplicate && r.First.Kind != message.KindMerged:
+		return Recorded{r.First.UID, 1, bucket, r.Number}, true
+	case r.Code == AddMerged:
+		return Recorded{r.First.UID, r.First.Version, bucket, r.Number}, true
+	}
+	return Recorded{}, false // of a push that was merged, only its uid is remembered here
+}
+
+// done answers a push that was added.
+func (b *adding) done(q *queued, r AddResult, bare bool) {
+	b.release(q)
+	a := answer(q.message, r)
+	if b.repeat && a.Duplicate && q.stores(a.UID) && !b.stored[a.UID] {
+		a.Duplicate, b.stored[a.UID] = false, true
+	}
+	a.Unjudged = q.unjudged && a.Err == nil && !a.Duplicate && !a.Merged
+	a.Bare = bare
+	q.done(a)
+}
+
+// fail answers what is left after the last try. away is when the store first did not answer, or zero.
+func (b *adding) fail(err error, away time.Time) {
+	if b.repeat { // whatever error the last try met, an earlier try may have stored the batch
+		err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+	} else if !away.IsZero() {
+		if alone := b.watch.verdict(b.bucket, away); alone != nil {
+			err = alone
+		}
+	}
+	for _, q := range b.left {
+		b.coalescer.fail(q, fmt.Errorf("add %d to bucket %d: %w", len(b.left), b.bucket, err))
 	}
 }
 
@@ -375,80 +489,4 @@ func (c *coalescer) identify(bucket message.Bucket, q *queued) error {
 	}
 	m.UID, q.fresh = uid, true
 	return nil
-}
-
-// add stores the batch, and tries again after an unknown outcome: the same batch sent twice is stored once. If the
-// outcome stays unknown, add returns ErrOutcomeUnknown. repeat reports whether an earlier try may have stored the
-// batch. Before each try the oldest push must not be late.
-//
-// add does not go through Scheduler.change: it also tries again where nothing was written or the journal did not
-// answer, each try has a time-out of its own, and the wait for the journal must not hold the wire.
-func (c *coalescer) add(bucket message.Bucket, batch []*message.Message, oldest time.Time,
-	onWire func()) (results []AddResult, head message.Milli, repeat bool, err error) {
-	unknown, away := false, time.Time{}
-	for sent := 1; sent <= addAttempts; sent++ {
-		if c.late(oldest) {
-			err = errLate
-			break
-		}
-		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
-		started := time.Now()
-		if err = c.s.cfg.Journal.Ready(); err == nil {
-			var earlier message.Milli
-			results, earlier, err = c.timeline.Add(ctx, bucket, batch, c.s.cfg.Clock.Milli())
-			head = max(head, earlier) // a repeat does not make the head earlier than it is
-			if err != nil && away.IsZero() && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBehind) {
-				away = started
-				c.watch.suspect()
-			}
-		}
-		onWire() // neither a repeat nor a wait for the journal holds up others
-		if err == nil {
-			err = c.await(ctx, bucket, batch, results)
-		}
-		cancel()
-		c.s.metrics.flushSeconds.Observe(time.Since(started).Seconds())
-		switch {
-		case err == nil:
-			return results, head, unknown, nil
-		case (errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)) && !unknown:
-			return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
-		case !errors.Is(err, ErrUnavailable):
-			unknown = true
-		}
-		c.s.log.Warn().Err(err).Int("bucket", int(bucket)).Int("messages", len(batch)).Int("attempt", sent).
-			Msg("add failed")
-	}
-	if unknown { // whatever error the last try met, an earlier try may have stored the batch
-		return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w: %v", len(batch), bucket, ErrOutcomeUnknown, err)
-	}
-	if !away.IsZero() {
-		if alone := c.watch.verdict(bucket, away); alone != nil {
-			return nil, 0, unknown, alone
-		}
-	}
-	return nil, 0, unknown, fmt.Errorf("add %d to bucket %d: %w", len(batch), bucket, err)
-}
-
-// await waits until the journal holds the result of the batch, as far as the mode promises that. A duplicate waits for
-// the push that it repeats.
-func (c *coalescer) await(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	results []AddResult) error {
-	changes := make([]Recorded, 0, len(batch))
-	for i, m := range batch {
-		switch r := &results[i]; r.Code {
-		case Added:
-			changes = append(changes, Recorded{m.UID, 1, bucket, r.Number})
-		case AddedCanceled:
-			changes = append(changes, Recorded{m.UID, 2, bucket, r.Number})
-		case AddDuplicate:
-			if r.First.Kind == message.KindMerged {
-				continue // only this push's uid is remembered here; the change is another message's
-			}
-			changes = append(changes, Recorded{r.First.UID, 1, bucket, r.Number})
-		case AddMerged:
-			changes = append(changes, Recorded{r.First.UID, r.First.Version, bucket, r.Number})
-		}
-	}
-	return c.s.await(ctx, changes)
 }

@@ -274,8 +274,10 @@ type Journal interface {
 	// Ready returns nil while changes can be recorded as promised. Otherwise it returns the reason, which Is
 	// ErrUnavailable. It is called before a change is made.
 	Ready() error
-	// Await returns once the journal holds every given change. An error leaves the outcome unknown.
-	Await(ctx context.Context, changes []Recorded) error
+	// Await calls held with the index of each change as soon as the journal holds it. bare means that the database
+	// refused the message's content for good, so the journal holds its states alone. Await returns once all are held, or
+	// an error that leaves the outcome of the others unknown.
+	Await(ctx context.Context, changes []Recorded, held func(i int, bare bool)) error
 	// Find looks up messages that the timeline no longer knows, the latest first. It finds none if no journal is kept.
 	Find(ctx context.Context, ref Ref) ([]message.Info, error)
 	// Remembered returns for each push the messages that have its uid or its name, without headers and body: the latest
@@ -298,8 +300,13 @@ type Recorded struct {
 
 type noJournal struct{}
 
-func (noJournal) Ready() error                                      { return nil }
-func (noJournal) Await(context.Context, []Recorded) error           { return nil }
+func (noJournal) Ready() error { return nil }
+func (noJournal) Await(_ context.Context, changes []Recorded, held func(int, bool)) error {
+	for i := range changes {
+		held(i, false)
+	}
+	return nil
+}
 func (noJournal) Find(context.Context, Ref) ([]message.Info, error) { return nil, nil }
 func (noJournal) WritePause(context.Context, PauseChange) error     { return nil }
 func (noJournal) Remembered(_ context.Context, pushes []*message.Message) ([][]message.Info, error) {

@@ -57,6 +57,8 @@ type Accepted struct {
 	Merged bool
 	// Unjudged: the push was accepted although the journal, which remembers names, did not answer.
 	Unjudged bool
+	// Bare: the journal's database refused the content for good, so only the timeline has it.
+	Bare bool
 	// Err is nil if the push is kept (P1). With ErrDuplicateID, UID, Due and State are those of the message that has
 	// the id.
 	Err error

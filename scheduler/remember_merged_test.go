@@ -306,11 +306,11 @@ type slowKept struct {
 	slow atomic.Bool
 }
 
-func (j *slowKept) Await(context.Context, []scheduler.Recorded) error {
+func (j *slowKept) Await(ctx context.Context, changes []scheduler.Recorded, held func(int, bool)) error {
 	if j.slow.Load() {
 		time.Sleep(900 * time.Millisecond)
 	}
-	return nil
+	return j.reallyKept.Await(ctx, changes, held)
 }
 
 // A push is repeated about when the timeline forgets its end, while the flusher of its bucket is busy: it is found

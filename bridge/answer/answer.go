@@ -83,11 +83,15 @@ func Ref(n wire.Named) (scheduler.Ref, error) {
 }
 
 // Accepted returns the answer to a push, or a problem if it was not stored. Duplicate and Merged in the answer say
-// whether the push made a new message, which HTTP answers with 201, or none, answered with 200.
-func Accepted(a scheduler.Accepted) wire.Result {
+// whether the push made a new message, which HTTP answers with 201, or none, answered with 200. durable is what an
+// answer promises unless the journal refused the content; empty means Redis.
+func Accepted(a scheduler.Accepted, durable string) wire.Result {
+	if a.Bare || durable == "" {
+		durable = wire.DurableRedis
+	}
 	r := wire.Result{Answer: wire.Answer{
 		ID: a.ID, UID: string(a.UID), Due: int64(a.Due), State: a.State.String(), Version: a.Version,
-		Durable: wire.DurableRedis, Duplicate: a.Duplicate, Merged: a.Merged, NameUnchecked: a.Unjudged,
+		Durable: durable, Duplicate: a.Duplicate, Merged: a.Merged, NameUnchecked: a.Unjudged,
 	}}
 	if a.Err == nil {
 		return r
@@ -115,6 +119,9 @@ func Info(i *message.Info) wire.Info {
 		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), ParkedWhy: i.ParkedWhy,
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 		Intake: intake(i),
+	}
+	if i.Bare {
+		w.Durable = wire.DurableRedis
 	}
 	if i.TTL > 0 {
 		w.TTL = i.TTL.String()

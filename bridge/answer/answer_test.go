@@ -154,7 +154,7 @@ func TestProblem_SaysWhichBucketIsAway(t *testing.T) {
 		if text != want {
 			t.Errorf("got %s, want %s", text, want)
 		}
-		r := answer.Accepted(scheduler.Accepted{UID: uid, Err: &scheduler.BucketError{Bucket: bucket}})
+		r := answer.Accepted(scheduler.Accepted{UID: uid, Err: &scheduler.BucketError{Bucket: bucket}}, "")
 		if r.Problem == nil || r.Problem.Bucket == nil || *r.Problem.Bucket != int(bucket) {
 			t.Errorf("got %+v", r.Problem)
 		}
@@ -166,18 +166,18 @@ func TestProblem_SaysWhichBucketIsAway(t *testing.T) {
 
 func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
 	t.Parallel()
-	r := answer.Accepted(scheduler.Accepted{UID: uid, Err: scheduler.ErrOutcomeUnknown})
+	r := answer.Accepted(scheduler.Accepted{UID: uid, Err: scheduler.ErrOutcomeUnknown}, "")
 	if r.Problem == nil || r.Problem.ID != uid || r.Problem.Status != 504 {
 		t.Errorf("got %+v", r.Problem)
 	}
 	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateDelivered,
-		Err: scheduler.ErrDuplicateID})
+		Err: scheduler.ErrDuplicateID}, "")
 	if r.Problem == nil || r.Problem.UID != uid || r.Problem.State != "delivered" ||
 		r.Problem.Due != "2030-01-31T08:00:00.000Z" {
 		t.Errorf("got %+v", r.Problem)
 	}
 	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
-		Version: 1, Duplicate: true})
+		Version: 1, Duplicate: true}, "")
 	want := wire.Answer{ID: "order", UID: uid, Due: 1896076800000, State: "waiting", Version: 1, Durable: "redis",
 		Duplicate: true}
 	if r.Problem != nil || r.Answer != want {

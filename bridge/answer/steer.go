@@ -105,7 +105,7 @@ func Requeue(o *wire.DeadOrder) scheduler.Requeue {
 // Requeued returns the answer to a requeue of the dead message that ref names. An unknown outcome carries the id to ask
 // again with (requeueing is idempotent), and the uid under which the new message waits if it was made.
 func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
-	r := Accepted(a)
+	r := Accepted(a, "")
 	if r.Problem != nil && r.Problem.Word == WordOutcomeUnknown {
 		r.Problem.ID = cmp.Or(string(ref.UID), ref.ID)
 	}

@@ -51,12 +51,12 @@ func TestPush_CarriesMergingAndRetries(t *testing.T) {
 func TestAccepted_TellsMergingAndWhatItCouldNotReplace(t *testing.T) {
 	t.Parallel()
 	r := answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
-		Version: 2, Merged: true})
+		Version: 2, Merged: true}, "")
 	if r.Problem != nil || !r.Answer.Merged || r.Answer.Version != 2 || r.Answer.Duplicate {
 		t.Errorf("got %+v", r)
 	}
 	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
-		Err: scheduler.ErrMaybeDelivered})
+		Err: scheduler.ErrMaybeDelivered}, "")
 	if p := r.Problem; p == nil || p.Word != "maybe_delivered" || p.Status != 409 || p.UID != uid ||
 		p.State != "waiting" {
 		t.Errorf("got %+v", r.Problem)

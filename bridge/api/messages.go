@@ -95,11 +95,7 @@ func (s *Server) judge(r *http.Request, item *wire.PushItem) (*scheduler.Push, e
 	return answer.Push(&item.Push, item.Body), nil
 }
 
-func (s *Server) result(a scheduler.Accepted) wire.Result {
-	r := answer.Accepted(a)
-	r.Answer.Durable = s.cfg.Durable
-	return r
-}
+func (s *Server) result(a scheduler.Accepted) wire.Result { return answer.Accepted(a, s.cfg.Durable) }
 
 // get answers with a message, live or remembered.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) error {

@@ -277,8 +277,7 @@ func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
 		return
 	}
 	s.cfg.Scheduler.Accept(answer.Push(&item.Push, item.Body), func(a scheduler.Accepted) {
-		r := answer.Accepted(a)
-		r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
+		r := answer.Accepted(a, s.cfg.Durable)
 		if r.Problem != nil && r.Problem.Word == answer.WordInternal {
 			s.log.Error().Err(a.Err).Msg("push failed with an internal error")
 		}

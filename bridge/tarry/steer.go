@@ -52,6 +52,7 @@ type Message struct {
 	Other        string    // the uid of the message that it was merged into or continues as
 	Reason       string
 	Intake       string      // "unknown" if it has ended, and tarry's intake may hold a later push of its name
+	Durable      string      // "redis" if the journal could not record it or its content
 	Header       nats.Header `json:"headers"`
 	Data         []byte      `json:"body_base64"`  // nil once tarry no longer keeps it, or where DataOmitted is set
 	DataOmitted  bool        `json:"body_omitted"` // too large for an answer over NATS; HTTP has it whole

@@ -136,6 +136,7 @@ type Info struct {
 	Other      string              `json:"other,omitempty"`
 	Reason     string              `json:"reason,omitempty"`
 	Intake     string              `json:"intake,omitempty"`
+	Durable    string              `json:"durable,omitempty"` // DurableRedis if the journal could not record it
 	Headers    map[string][]string `json:"headers,omitempty"`
 	Body       *string             `json:"body,omitempty"`
 	BodyBase64 []byte              `json:"body_base64,omitempty"`

@@ -52,6 +52,7 @@ func messageText(t clock, m *wire.Info) string {
 	line("attempt", number(int(m.Attempt)))
 	line("refusals", number(int(m.Refusals)))
 	line("intake", m.Intake)
+	line("durable", m.Durable)
 	line("parked", cmp.Or(m.ParkedWhy, m.Parked))
 	if m.Uncertain {
 		line("uncertain", "an attempt may have reached a consumer")

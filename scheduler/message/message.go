@@ -137,6 +137,8 @@ type Info struct {
 	// IntakeUnknown: the message has ended, and the intake may hold a later push of its name. It is set for answers
 	// alone.
 	IntakeUnknown bool
+	// Bare: the journal could not record the message, or not its content. It is set for answers alone.
+	Bare bool
 }
 
 // Score returns the message's place in its bucket's order: by due time, then by priority, high first. The store breaks

@@ -46,7 +46,7 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 		{Message: got.Messages[0], State: message.StateDead, Reason: "refused"}}, longAgo); err != nil {
 		t.Fatal(err)
 	}
-	if err := i.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: 2}}); err != nil {
+	if err := i.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: 2}}, heldOrNot); err != nil {
 		t.Fatal(err)
 	}
 	wantDead := func(step string) {

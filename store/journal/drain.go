@@ -105,7 +105,14 @@ func (d *drain) some(ctx context.Context, entries []record.Entry) error {
 		}
 		return nil
 	}
-	lost, why, err := d.salvage(ctx, changes)
+	var bare []record.Change
+	var reason error
+	lost, why, err := salvage(ctx, changes, d.write, func(c *record.Change, why error) {
+		bare, reason = append(bare, *c), why
+		d.Log.Error().Str("why", refusal(why)).Str("uid", string(c.UID)).Uint64("version", c.Version).
+			Str("state", c.State.String()).Int("bucket", int(d.bucket)).
+			Msg("the journal refuses a change for good; it gets the bare state")
+	})
 	switch {
 	case err != nil:
 		return err
@@ -113,9 +120,30 @@ func (d *drain) some(ctx context.Context, entries []record.Entry) error {
 		d.setAside(&entries[0], "the journal refuses it: "+refusal(why), lost)
 		return nil
 	}
-	d.refused++
 	d.drained += len(changes)
+	if len(bare) > 0 {
+		return d.tell(ctx, &entries[0], "the journal refuses the content: "+refusal(reason), bare)
+	}
 	return d.written(ctx, entries)
+}
+
+// tell quarantines an entry that the journal holds but for the content of some messages, so that an operator learns of
+// them. If the quarantine is full, the entry goes: nothing but the content is missing, which the timeline has.
+func (d *drain) tell(ctx context.Context, e *record.Entry, why string, bare []record.Change) error {
+	q := record.Quarantined{Bucket: d.bucket, Number: e.Number, ID: e.ID, Reason: why, Known: true,
+		At: message.Milli(time.Now().UnixMilli())}
+	for i := range bare {
+		q.UIDs = append(q.UIDs, bare[i].UID)
+	}
+	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Timeline.Quarantine(ctx, q) })
+	d.refused++
+	switch {
+	case errors.Is(err, record.ErrQuarantineFull):
+		return d.written(ctx, []record.Entry{*e})
+	case err != nil:
+		return fmt.Errorf("quarantine an entry: %w", err)
+	}
+	return nil
 }
 
 // write commits changes of this bucket.
@@ -149,19 +177,21 @@ const refusedReason = "the journal refused the content of this change"
 // salvage commits as many as it can of changes that may be refused together, so that a refused change costs the others
 // nothing. If a single change is refused, salvage commits its bare state, without any text or content. The journal then
 // knows if the message ended, and does not restore a message whose acceptance was committed in this way. salvage
-// returns the changes that are refused even so, and why.
-func (d *drain) salvage(ctx context.Context, changes []record.Change) (lost []record.Change, why, err error) {
-	if err := d.write(ctx, changes); !refused(err) {
+// returns the changes that are refused even so, and why. bare, which may be nil, is called for each change whose bare
+// state is committed.
+func salvage(ctx context.Context, changes []record.Change, write func(context.Context, []record.Change) error,
+	bare func(c *record.Change, why error)) (lost []record.Change, why, err error) {
+	if err := write(ctx, changes); !refused(err) {
 		return nil, nil, err
 	} else if len(changes) == 1 {
 		why = err
 	}
 	if half := len(changes) / 2; half > 0 {
-		first, why1, err := d.salvage(ctx, changes[:half])
+		first, why1, err := salvage(ctx, changes[:half], write, bare)
 		if err != nil {
 			return nil, nil, err
 		}
-		second, why2, err := d.salvage(ctx, changes[half:])
+		second, why2, err := salvage(ctx, changes[half:], write, bare)
 		if why1 == nil {
 			why1 = why2
 		}
@@ -169,14 +199,14 @@ func (d *drain) salvage(ctx context.Context, changes []record.Change) (lost []re
 	}
 	c := changes[0]
 	c.Message, c.Reason, c.Instance, c.Address, c.Stream, c.Sequence = nil, refusedReason, "", "", "", 0
-	if err := d.write(ctx, []record.Change{c}); refused(err) {
+	if err := write(ctx, []record.Change{c}); refused(err) {
 		return changes, err, nil
 	} else if err != nil {
 		return nil, nil, err
 	}
-	d.Log.Error().Str("why", refusal(why)).Str("uid", string(c.UID)).Uint64("version", c.Version).
-		Str("state", c.State.String()).Int("bucket", int(d.bucket)).
-		Msg("the journal refuses a change for good; it gets the bare state")
+	if bare != nil {
+		bare(&c, why)
+	}
 	return nil, nil, nil
 }
 
@@ -299,7 +329,7 @@ func (d *drain) catchUp(ctx context.Context, uid message.UID, version uint64, co
 		}
 		now.Version, now.State, now.At, now.Kind, now.Other = last, message.StateWaiting, made, 0, ""
 	}
-	lost, _, err := d.salvage(ctx, []record.Change{now})
+	lost, _, err := salvage(ctx, []record.Change{now}, d.write, nil)
 	return len(lost) == 0, err
 }
 

@@ -65,6 +65,27 @@ func (s *SQL) Versions(ctx context.Context, uids []message.UID) (map[message.UID
 	return found, nil
 }
 
+// Bare returns the versions of messages whose content the journal will not get.
+func (s *SQL) Bare(ctx context.Context, uids []message.UID) (map[message.UID][]uint64, error) {
+	found := map[message.UID][]uint64{}
+	err := inChunks(uids, func(list string, args []any) error {
+		return each(ctx, s.read, "SELECT t.uid, t.version FROM transitions t JOIN messages m ON m.uid = t.uid "+
+			"LEFT JOIN transitions a ON a.uid = t.uid AND a.version = 1 "+
+			"WHERE m.content = 0 AND (a.uid IS NOT NULL OR m.ended IS NOT NULL) AND t.uid IN "+list, args,
+			func(row scanner) error {
+				var uid message.UID
+				var version int64
+				err := row.Scan(&uid, &version)
+				found[uid] = append(found[uid], uint64(version))
+				return err
+			})
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read bare states: %w", err)
+	}
+	return found, nil
+}
+
 // Records returns the known messages, whole, in the order of their uids.
 func (s *SQL) Records(ctx context.Context, uids []message.UID) ([]record.Record, error) {
 	found, err := records(ctx, s.read, uids, true)

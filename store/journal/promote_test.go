@@ -72,7 +72,7 @@ func (i *instance) push(t *testing.T, m *message.Message) error {
 	if results[0].Code != scheduler.Added {
 		t.Fatalf("push: code %d", results[0].Code)
 	}
-	return i.writer.Await(t.Context(), []scheduler.Recorded{{UID: m.UID, Version: 1}})
+	return i.writer.Await(t.Context(), []scheduler.Recorded{{UID: m.UID, Version: 1}}, heldOrNot)
 }
 
 // edit gives a message of that version another due and body, and waits for its commit.
@@ -86,7 +86,8 @@ func (i *instance) edit(ctx context.Context, t *testing.T, m *message.Message, v
 	if err != nil || got.Code != scheduler.AmendDone {
 		t.Fatalf("edit of %s at version %d: code %d, %v", m.UID, version, got.Code, err)
 	}
-	return i.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: got.Info.Version, Number: got.Number}})
+	made := scheduler.Recorded{UID: m.UID, Version: got.Info.Version, Number: got.Number}
+	return i.writer.Await(ctx, []scheduler.Recorded{made}, heldOrNot)
 }
 
 // wantWaiting wants a message to wait so here and in the journal.
@@ -193,7 +194,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 		t.Fatalf("cancel: %+v, %v", canceled, err)
 	}
 	if err := old.writer.Await(
-		ctx, []scheduler.Recorded{{UID: cancelLost.UID, Version: canceled.Info.Version}}); err != nil {
+		ctx, []scheduler.Recorded{{UID: cancelLost.UID, Version: canceled.Info.Version}}, heldOrNot); err != nil {
 		t.Fatal(err)
 	}
 	// One is edited; another, which the replica holds as claimed, is given back as it was and then edited.
@@ -241,7 +242,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	}
 	short, stop := context.WithTimeout(ctx, 500*time.Millisecond)
 	defer stop()
-	if err := old.writer.Await(short, []scheduler.Recorded{{UID: late.UID, Version: 1}}); err == nil {
+	if err := old.writer.Await(short, []scheduler.Recorded{{UID: late.UID, Version: 1}}, heldOrNot); err == nil {
 		t.Fatal("a push to a primary that was replaced was answered as kept")
 	}
 	if have, err := store.Versions(ctx, []message.UID{late.UID}); err != nil || len(have) != 0 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -137,74 +138,89 @@ func (w *Writer) Ready() error {
 	return nil
 }
 
-// Await returns once the journal holds the changes. It returns at once unless the mode is sync.
-func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded) error {
-	if w.cfg.Mode != Sync || len(changes) == 0 {
+// Await is scheduler.Journal's. All count as held unless the mode is sync.
+func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded, held func(i int, bare bool)) error {
+	if w.cfg.Mode != Sync {
+		for i := range changes {
+			held(i, false)
+		}
 		return nil
 	}
-	type awaited struct {
-		*commit
-		changes []scheduler.Recorded
-	}
 	var (
-		commits []awaited
-		others  []scheduler.Recorded // made earlier or by another instance: only the journal knows
+		commits = map[*commit][]int{} // the changes of each, by index
+		order   []*commit
+		others  []int // made earlier or by another instance, or refused: only the journal knows
 	)
 	w.mu.Lock()
 	for i, r := range changes {
 		c := w.pending[change{r.UID, r.Version}]
-		switch last := len(commits) - 1; {
-		case c == nil:
-			others = append(others, r)
-		case last >= 0 && commits[last].commit == c:
-			commits[last].changes = append(commits[last].changes, r)
-		default:
-			commits = append(commits, awaited{c, changes[i : i+1 : i+1]})
+		if c == nil {
+			others = append(others, i)
+			continue
 		}
+		if commits[c] == nil {
+			order = append(order, c)
+		}
+		commits[c] = append(commits[c], i)
 	}
 	w.mu.Unlock()
-	for _, c := range commits {
+	for _, c := range order {
 		select {
 		case <-c.done:
-			if errors.Is(c.err, record.ErrFenced) {
-				return c.err
-			}
-			if c.err != nil {
-				others = append(others, c.changes...)
-			}
 		case <-ctx.Done():
 			return fmt.Errorf("the commit did not come in time: %w", context.Cause(ctx))
 		}
-	}
-	return w.confirm(ctx, others)
-}
-
-// confirm asks the journal until it has the changes. Under a later certification the same version may be another
-// change, so a change whose certification is fenced by then is scheduler.ErrFenced.
-func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) error {
-	for len(changes) > 0 {
-		have, err := w.cfg.Store.Versions(ctx,
-			uidsOf(changes, func(r *scheduler.Recorded) message.UID { return r.UID }))
-		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("the journal does not have %d changes: %w", len(changes), context.Cause(ctx))
-		}
-		left := changes[:0:0]
-		for _, r := range changes {
-			if have[r.UID].Version < r.Version {
-				left = append(left, r)
+		switch {
+		case errors.Is(c.err, record.ErrFenced):
+			return c.err
+		case c.err != nil:
+			others = append(others, commits[c]...)
+		default:
+			for _, i := range commits[c] {
+				held(i, false)
 			}
 		}
-		if len(left) < len(changes) {
-			if err := w.unfenced(ctx, changes); err != nil {
+	}
+	return w.confirm(ctx, changes, others, held)
+}
+
+// confirm asks the journal until it has the changes of the given indexes. Under a later certification the same version
+// may be another change, so a change whose certification is fenced by then is scheduler.ErrFenced.
+func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, waiting []int,
+	held func(i int, bare bool)) error {
+	for len(waiting) > 0 {
+		uids := uidsOf(waiting, func(i *int) message.UID { return changes[*i].UID })
+		have, err := w.cfg.Store.Versions(ctx, uids)
+		var bare map[message.UID][]uint64
+		if err == nil {
+			bare, err = w.cfg.Store.Bare(ctx, uids)
+		}
+		if err != nil && ctx.Err() != nil {
+			return fmt.Errorf("the journal does not have %d changes: %w", len(waiting), context.Cause(ctx))
+		}
+		var found, left []int
+		for _, i := range waiting {
+			r := &changes[i]
+			if have[r.UID].Version >= r.Version || slices.Contains(bare[r.UID], r.Version) {
+				found = append(found, i)
+			} else {
+				left = append(left, i)
+			}
+		}
+		if len(found) > 0 {
+			if err := w.unfenced(ctx, changes, found); err != nil {
 				return err
 			}
 		}
-		if changes = left; len(changes) == 0 {
+		for _, i := range found {
+			held(i, have[changes[i].UID].Version < changes[i].Version)
+		}
+		if waiting = left; len(waiting) == 0 {
 			return nil
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d changes are not in the journal yet: %w", len(changes), context.Cause(ctx))
+			return fmt.Errorf("%d changes are not in the journal yet: %w", len(waiting), context.Cause(ctx))
 		case <-time.After(awaitPause):
 		}
 	}
@@ -213,13 +229,14 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded) erro
 
 // unfenced returns scheduler.ErrFenced if the journal has a higher certification than the one under which one of the
 // changes was made. It is called after their versions are read, so it sees every fence that was raised before.
-func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded) error {
+func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded, found []int) error {
 	fences, err := w.cfg.Store.Fences(ctx)
 	if err != nil {
 		w.log.Warn().Err(err).Msg("the journal's fences cannot be read")
 		return errors.New("the journal does not return its fences")
 	}
-	for _, r := range changes {
+	for _, i := range found {
+		r := &changes[i]
 		if r.Number > 0 && fences[r.Bucket] > r.Number {
 			return fmt.Errorf("%s was written under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket,
 				record.ErrFenced)
@@ -328,15 +345,31 @@ func (w *Writer) commitAll(ctx context.Context, batch []*commit) {
 	w.mu.Lock()
 	delete(w.busy, batch[0])
 	w.mu.Unlock()
-	if err != nil && !Retryable(err) && len(batch) > 1 {
+	switch {
+	case err != nil && !Retryable(err) && len(batch) > 1:
 		for _, c := range batch {
-			w.settle([]*commit{c}, w.commit(ctx, []*commit{c}))
+			w.commitAll(ctx, []*commit{c})
 		}
-	} else {
-		w.settle(batch, err)
+		return
+	case refused(err):
+		w.bare(ctx, batch[0])
 	}
+	w.settle(batch, err)
 	if err != nil {
 		w.recover(ctx)
+	}
+}
+
+// bare commits what the journal accepts of an entry that it refuses, so that no caller waits for a content that the
+// journal never holds. The entry stays for the Drainer, which does the same once more and reports it.
+func (w *Writer) bare(ctx context.Context, c *commit) {
+	_, _, err := salvage(ctx, c.entry.Changes, func(ctx context.Context, changes []record.Change) error {
+		some := c.entry
+		some.Changes = changes
+		return w.commit(ctx, []*commit{{entry: some}})
+	}, nil)
+	if err != nil {
+		w.log.Debug().Err(err).Msg("a refused entry is left to the drainer")
 	}
 }
 

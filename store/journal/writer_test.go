@@ -20,6 +20,9 @@ import (
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
+// heldOrNot is for a call of Await whose error says all.
+func heldOrNot(int, bool) {}
+
 // moody is a store that answers as a test sets it.
 type moody struct {
 	journal.Store
@@ -99,7 +102,7 @@ func (w *writerWorld) push(wait time.Duration) (message.UID, error) {
 func (w *writerWorld) await(uid message.UID, version uint64, wait time.Duration) error {
 	ctx, stop := context.WithTimeout(w.Context(), wait)
 	defer stop()
-	return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: version}})
+	return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: version}}, heldOrNot)
 }
 
 func (w *writerWorld) lag() record.Lag {
@@ -269,7 +272,7 @@ func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 		retry := func(number uint64) error {
 			ctx, stop := context.WithTimeout(w.Context(), 100*time.Millisecond)
 			defer stop()
-			return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: 1, Number: number}})
+			return w.writer.Await(ctx, []scheduler.Recorded{{UID: uid, Version: 1, Number: number}}, heldOrNot)
 		}
 		if err := w.store.Fence(w.Context(), 0, 7); err != nil {
 			w.Fatal(err)

@@ -205,6 +205,23 @@ func (j *Journal) Versions(ctx context.Context, uids []message.UID) (map[message
 	return found, err
 }
 
+// Bare returns the versions of messages whose content the journal will not get.
+func (j *Journal) Bare(ctx context.Context, uids []message.UID) (map[message.UID][]uint64, error) {
+	found := map[message.UID][]uint64{}
+	err := j.locked(ctx, func() {
+		for _, uid := range uids {
+			row := j.rows[uid]
+			if row == nil || row.record.Content > 0 {
+				continue
+			}
+			if _, accepted := row.changes[1]; accepted || row.record.EndedAt > 0 {
+				found[uid] = slices.Collect(maps.Keys(row.changes))
+			}
+		}
+	})
+	return found, err
+}
+
 // Records returns the known messages, complete, ordered by uid.
 func (j *Journal) Records(ctx context.Context, uids []message.UID) (found []record.Record, err error) {
 	err = j.locked(ctx, func() {

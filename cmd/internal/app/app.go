@@ -160,7 +160,10 @@ func (a *App) wireScheduler() (err error) {
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
 	}
-	a.instance = instance{a.scheduler, a.leader}
+	a.instance = instance{Scheduler: a.scheduler, Leader: a.leader}
+	if a.journal.mode != journal.Off {
+		a.instance.store = a.store
+	}
 	return nil
 }
 

@@ -3,6 +3,7 @@ package app
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync/atomic"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -34,13 +35,33 @@ func (g *gate) admit() error {
 type instance struct {
 	*scheduler.Scheduler
 	*lead.Leader
+	store store // nil without a journal
 }
 
-// Get finds one message, with the reason why it is held back.
+// Get finds one message, with the reason why it is held back, and with whether the journal could not record it.
 func (i instance) Get(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	info, err := i.Scheduler.Get(ctx, ref)
 	if lane := info.Mark.Lane; lane != "" {
 		info.ParkedWhy = i.Why(lane, info.Topic)
 	}
+	if err == nil && i.store != nil {
+		info.Bare = i.bare(ctx, info.UID)
+	}
 	return info, err
+}
+
+// bare reports whether an entry with this message is quarantined.
+func (i instance) bare(ctx context.Context, uid message.UID) bool {
+	for after := ""; ; {
+		list, next, err := i.store.Quarantined(ctx, uid.Bucket(i.store.Buckets()), after)
+		if err != nil || len(list) == 0 {
+			return false
+		}
+		for _, q := range list {
+			if slices.Contains(q.UIDs, uid) {
+				return true
+			}
+		}
+		after = next
+	}
 }

@@ -350,7 +350,12 @@ func (j *KeptJournal) Ready() error {
 	return nil
 }
 
-func (*KeptJournal) Await(context.Context, []scheduler.Recorded) error { return nil }
+func (*KeptJournal) Await(_ context.Context, changes []scheduler.Recorded, held func(int, bool)) error {
+	for i := range changes {
+		held(i, false)
+	}
+	return nil
+}
 
 func (*KeptJournal) Find(context.Context, scheduler.Ref) ([]message.Info, error) { return nil, nil }
 

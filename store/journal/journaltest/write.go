@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -114,6 +115,23 @@ var writePromises = []promise{
 			t.Fatalf("got %v", got)
 		}
 		if got, err = t.j.Versions(t.Context(), nil); err != nil || len(got) != 0 {
+			t.Fatalf("of nothing: %v, %v", got, err)
+		}
+	}},
+	{"the states of a message whose content will not come are told from those whose content may", func(t *trial) {
+		whole, coming, refused, ended := newMessage(1), newMessage(2), newMessage(3), newMessage(4)
+		bare := accept(refused)
+		bare.Message = nil
+		t.write(accept(whole), became(coming, 2, message.StateWaiting, start), bare,
+			became(refused, 2, message.StateWaiting, start), became(ended, 2, message.StateCanceled, start))
+		got, err := t.j.Bare(t.Context(),
+			[]message.UID{whole.UID, coming.UID, refused.UID, ended.UID, newMessage(5).UID, "'"})
+		t.must("bare", err)
+		slices.Sort(got[refused.UID])
+		if len(got) != 2 || !slices.Equal(got[refused.UID], []uint64{1, 2}) || !slices.Equal(got[ended.UID], []uint64{2}) {
+			t.Fatalf("got %v", got)
+		}
+		if got, err = t.j.Bare(t.Context(), nil); err != nil || len(got) != 0 {
 			t.Fatalf("of nothing: %v, %v", got, err)
 		}
 	}},
