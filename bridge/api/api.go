@@ -6,9 +6,9 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/netip"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -52,6 +52,8 @@ type Config struct {
 	Tokens []Token
 	// Hosts are the host names of a server that has no tokens, besides addresses and localhost: see ownHost.
 	Hosts []string
+	// Proxies are networks whose addresses stand for many callers: see bodies.
+	Proxies []netip.Prefix
 	// TLS makes Run serve HTTPS, if set: see NewTLS.
 	TLS *tls.Config
 	// Prefix is the first part of the intake's subjects, under which no topic may lie. Default: wire.DefaultPrefix.
@@ -102,8 +104,8 @@ type Server struct {
 	handlers map[string]guarded
 	guard    guard
 	origin   *http.CrossOriginProtection
-	reading  atomic.Int64 // bytes of the bodies being read or checked
-	buffers  sync.Pool    // of *[]byte, for answers
+	reading  bodies    // being read or checked
+	buffers  sync.Pool // of *[]byte, for answers
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive

@@ -30,10 +30,14 @@ func CallPatterns() (all []string) {
 }
 
 // Hold counts bytes as if bodies were being read.
-func (s *Server) Hold(bytes int64) { s.reading.Add(bytes) }
+func (s *Server) Hold(bytes int64) { s.reading.give("", -bytes) }
 
 // Held returns what bodies take.
-func (s *Server) Held() int64 { return s.reading.Load() }
+func (s *Server) Held() int64 {
+	s.reading.mu.Lock()
+	defer s.reading.mu.Unlock()
+	return s.reading.all
+}
 
 // MaxBodies is how many bytes of bodies may be held at once.
 func (s *Server) MaxBodies() int64 { return bodiesAtOnce * s.cfg.MaxBody }

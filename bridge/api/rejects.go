@@ -155,7 +155,8 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		done    int
 		held    int64 // of bodies, in bytes
 	)
-	defer func() { s.reading.Add(-held) }()
+	by := s.holder(r)
+	defer func() { s.reading.give(by, held) }()
 	refuse := func(i int, err error) {
 		results[i], failed = refusedReject{all[i], s.judged(r, err).Problem}, err
 	}
@@ -175,7 +176,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 				away = err
 			}
 			if err == nil {
-				err = s.hold(int64(len(p.Body)))
+				err = s.hold(by, int64(len(p.Body)))
 			}
 			if err != nil {
 				refuse(next, err)
@@ -188,7 +189,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		if len(pushes) > 0 {
 			accepted = s.cfg.Service.AcceptAll(ctx, pushes)
 		}
-		s.reading.Add(-held)
+		s.reading.give(by, held)
 		held = 0
 		for n, a := range accepted {
 			i := places[n]

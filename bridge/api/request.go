@@ -6,24 +6,27 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// firstRead is the initial size of the buffer for a body; the rest is allocated once it is full.
-const firstRead = 64 << 10
+// firstRead is the initial size of the buffer for a body. It grows with what has arrived, and not with what the caller
+// promises.
+const firstRead = 4 << 10
 
 // read reads the whole body into fresh memory. release returns the body's share of the common limit; the memory itself
 // is left to the garbage collector.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	held := int64(0)
-	giveBack := func() { s.reading.Add(-held) }
+	held, by := int64(0), s.holder(r)
+	giveBack := func() { s.reading.give(by, held) }
 	defer func() {
 		if err != nil {
 			giveBack()
@@ -37,30 +40,21 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 		return nil, nil, refusal(http.StatusRequestEntityTooLarge, wire.WordTooLarge,
 			"request body has %d bytes, the limit is %d", promised, limit)
 	}
-	grow := func(size int64) error {
-		if err := s.hold(size - held); err != nil {
-			return err
-		}
-		held = size
-		bigger := make([]byte, len(body), size)
-		copy(bigger, body)
-		body = bigger
-		return nil
+	most := limit + 1 // one more byte detects the end without growing
+	if promised >= 0 {
+		most = promised + 1
 	}
 	from := http.MaxBytesReader(w, r.Body, limit)
-	size := min(firstRead, limit+1)
-	if promised >= 0 {
-		size = min(promised, firstRead) + 1 // one more byte detects the end without growing
-	}
-	for {
+	for size := min(firstRead, most); ; {
 		if len(body) == cap(body) {
-			if err := grow(size); err != nil {
+			if err := s.hold(by, size-held); err != nil {
 				return nil, nil, err
 			}
-			size = min(2*size, limit+1)
-			if promised >= 0 {
-				size = promised + 1
-			}
+			held = size
+			bigger := make([]byte, len(body), size)
+			copy(bigger, body)
+			body = bigger
+			size = min(2*size, most)
 		}
 		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
@@ -73,12 +67,68 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	}
 }
 
+// bodies counts the bytes of request bodies, all together and by holder.
+type bodies struct {
+	mu  sync.Mutex
+	all int64
+	by  map[string]int64
+}
+
+// take takes bytes for a holder, unless all or this holder would then hold more than allowed. An empty holder stands
+// for many callers, and has no limit of its own.
+func (b *bodies) take(by string, bytes, all, each int64) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.all+bytes > all || by != "" && b.by[by]+bytes > each {
+		return false
+	}
+	if b.all += bytes; by != "" {
+		if b.by == nil {
+			b.by = map[string]int64{}
+		}
+		b.by[by] += bytes
+	}
+	return true
+}
+
+func (b *bodies) give(by string, bytes int64) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.all -= bytes
+	if by != "" && bytes > 0 {
+		if b.by[by] -= bytes; b.by[by] <= 0 {
+			delete(b.by, by)
+		}
+	}
+}
+
+// holderShare is the part of the memory for bodies that one holder may take.
+const holderShare = 4
+
+// holder returns who holds a request's body: the caller's token, else the address. A proxy's requests have no holder:
+// the proxy limits its clients.
+func (s *Server) holder(r *http.Request) string {
+	from, err := netip.ParseAddrPort(r.RemoteAddr)
+	addr := from.Addr().Unmap()
+	if err == nil && slices.ContainsFunc(s.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) }) {
+		return ""
+	}
+	if t := visitOf(r).token; t != nil {
+		return "token " + t.Name
+	}
+	if addr.Is6() { // a caller has as many addresses as it likes of these
+		if network, err := addr.Prefix(64); err == nil {
+			return network.String()
+		}
+	}
+	return addr.String()
+}
+
 // hold takes bytes of what all bodies may take together. The caller returns them to reading.
-func (s *Server) hold(bytes int64) error {
-	if s.reading.Add(bytes) > bodiesAtOnce*s.cfg.MaxBody {
-		s.reading.Add(-bytes)
+func (s *Server) hold(by string, bytes int64) error {
+	if all := bodiesAtOnce * s.cfg.MaxBody; !s.reading.take(by, bytes, all, all/holderShare) {
 		return refusal(http.StatusServiceUnavailable, answer.WordBusy,
-			"the requests being read take more than %d bytes", bodiesAtOnce*s.cfg.MaxBody)
+			"the requests being read take more than %d bytes, or those of this caller a quarter of that", all)
 	}
 	return nil
 }

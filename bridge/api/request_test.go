@@ -6,6 +6,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync"
 	"testing"
@@ -83,7 +84,10 @@ func TestBody_BytesOfAllRequestsTogetherAreBounded(t *testing.T) {
 	t.Parallel()
 	const limit, most = 128 << 10, 32
 	entered, leave := make(chan struct{}), make(chan struct{})
-	d := open(t, func(c *api.Config) { c.MaxBody = limit }, with(service{
+	behind := func(c *api.Config) { // many callers
+		c.MaxBody, c.Proxies = limit, []netip.Prefix{netip.MustParsePrefix("192.0.2.0/24")}
+	}
+	d := open(t, behind, with(service{
 		accept: func(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 			entered <- struct{}{}
 			<-leave

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"sync/atomic"
 	"time"
 
@@ -223,11 +224,17 @@ func (a *App) wireHTTP() (err error) {
 	if err != nil {
 		return err
 	}
+	proxies := make([]netip.Prefix, len(a.cfg.HTTP.Proxies))
+	for i, network := range a.cfg.HTTP.Proxies {
+		if proxies[i], err = config.ParseNetwork(network); err != nil {
+			return fmt.Errorf("http.proxies: %w", err)
+		}
+	}
 	a.api, err = api.New(api.Config{
 		Service: a.instance, Cluster: a.cluster, Ready: a.health.checks,
 		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens),
-		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
+		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(), Now: a.clock.Now,
 		MaxPayload: a.conn.MaxPayload, MaxBody: a.cfg.HTTP.BodyLimit,
 		SizeLimit: a.cfg.HTTP.LargestMessage(), StopTimeout: a.cfg.Stop.Timeout,

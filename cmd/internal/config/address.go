@@ -36,6 +36,23 @@ func hostName() text {
 		func(s string) string { return firstOf(atMost(s, 253), alien(s, inHost)) }}
 }
 
+func network() text {
+	return text{"network", "an IP address, or a network as 10.0.0.0/8", func(s string) string {
+		if _, err := ParseNetwork(s); err != nil {
+			return "is neither an IP address nor a network"
+		}
+		return ""
+	}}
+}
+
+// ParseNetwork reads a network or a single address.
+func ParseNetwork(s string) (netip.Prefix, error) {
+	if ip, err := netip.ParseAddr(s); err == nil {
+		return ip.Prefix(ip.BitLen())
+	}
+	return netip.ParsePrefix(s)
+}
+
 func checkDial(s string) string {
 	host, phrase := splitAddress(s, 1)
 	if ip, err := netip.ParseAddr(host); phrase == "" && (host == "" || err == nil && ip.IsUnspecified()) {

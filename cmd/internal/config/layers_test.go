@@ -33,6 +33,7 @@ func examples(file1, file2, tokens1, tokens2, directory1, directory2 string) map
 		"tls.key":                  with(file1, file2, "tls.cert", file1),
 		"tls.server_name":          pair("a", "b.example.com"),
 		"http.hosts":               pair("tarry.example.com", "a,b.example.com"),
+		"http.proxies":             pair("10.0.0.1", "10.0.0.0/8,::1"),
 		"peer.advertise":           pair("a.example:1", "10.0.0.1:2"),
 		"nats.url":                 pair("nats://a:1,nats://b:2", "tls://c:3"),
 		"nats.listen":              pair("127.0.0.1:1", "127.0.0.1:2"),

@@ -134,6 +134,11 @@ func edges(t *testing.T) map[string]edge {
 				"a,": "has an empty item 2", "a b": `has ' ' at position 2`,
 				strings.Repeat("a", 254): "is longer than 253", "a,b,a": `has "a" twice`},
 		},
+		"http.proxies": {
+			good: []string{"10.0.0.1", "10.0.0.0/8,fd00::/8", "::1"},
+			bad: map[string]string{"proxy": "is neither an IP address nor a network",
+				"10.0.0.1/33": "is neither an IP address nor a network", "10.0.0.1,": "has an empty item 2"},
+		},
 		"http.token": {
 			good: []string{strings.Repeat("x", 16), strings.Repeat("~", 512)},
 			bad: map[string]string{

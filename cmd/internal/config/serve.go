@@ -54,6 +54,7 @@ type HTTP struct {
 	TokensFile    string        `koanf:"tokens_file"`
 	Insecure      bool          `koanf:"insecure"`
 	Hosts         []string      `koanf:"hosts"`
+	Proxies       []string      `koanf:"proxies"`
 	BodyLimit     int64         `koanf:"body_limit"`
 	HeaderLimit   int64         `koanf:"header_limit"`
 	HeaderTimeout time.Duration `koanf:"header_timeout"`
