@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -34,8 +35,12 @@ type WriterConfig struct {
 type Writer struct {
 	cfg            WriterConfig
 	js             jetstream.JetStream
-	intake, stream string // names
+	intake, stream string       // names
+	unseen         atomic.Int64 // bytes stored since level last looked
 }
+
+// lookEvery is the fraction of the stream after which level looks again, and keeps free for what comes meanwhile.
+const lookEvery = 64
 
 // NewWriter returns a Writer. It does not contact the server yet.
 func NewWriter(cfg WriterConfig) (*Writer, error) {
@@ -115,20 +120,62 @@ const rejectShare = 8
 func (w *Writer) makeRoom(ctx context.Context, msg *nats.Msg) (fits bool, err error) {
 	share, size := w.cfg.Bytes/rejectShare, int64(msg.Size())
 	fit := share / size
-	switch {
-	case fit >= w.cfg.PerSubject:
-		return true, nil
-	case fit == 0:
-		return false, nil
+	if fit == 0 {
+		size = 0
 	}
-	var purged struct{}
-	err = link.AskBriefly(ctx, w.cfg.Conn, "$JS.API.STREAM.PURGE."+w.stream,
-		link.Purge{Filter: msg.Subject, Keep: fit - 1}, &purged)
+	_ = w.level(ctx, size) // else NATS drops the oldest of all
+	if fit == 0 || fit >= w.cfg.PerSubject {
+		return fit > 0, nil
+	}
+	err = w.purge(ctx, msg.Subject, fit-1)
 	var refused *link.StreamError
 	if errors.As(err, &refused) && refused.ErrCode == link.CodeStreamNotFound {
 		return true, nil // the publish then fails as well, and the stream is created again
 	}
 	return true, err
+}
+
+// purge drops the oldest rejects of a subject, except as many as given.
+func (w *Writer) purge(ctx context.Context, subject string, keep int64) error {
+	var purged struct{}
+	return link.AskBriefly(ctx, w.cfg.Conn, "$JS.API.STREAM.PURGE."+w.stream, link.Purge{Filter: subject, Keep: keep},
+		&purged)
+}
+
+// level drops the oldest rejects of the fullest subject if this one does not fit into the stream. NATS would drop the
+// oldest of all, and a producer that uses many first tokens would push out everybody's. level looks only now and then,
+// because the list of subjects may be long.
+func (w *Writer) level(ctx context.Context, size int64) error {
+	often := w.cfg.Bytes / lookEvery
+	if unseen := w.unseen.Add(size + rejectOwn); unseen < often && unseen > size+rejectOwn {
+		return nil
+	}
+	w.unseen.Store(1)
+	var info struct {
+		State struct {
+			Messages int64            `json:"messages"`
+			Bytes    int64            `json:"bytes"`
+			Subjects map[string]int64 `json:"subjects"`
+		} `json:"state"`
+	}
+	ask := map[string]string{"subjects_filter": link.RejectsSubject(w.cfg.Namespace) + ".>"}
+	err := link.AskBriefly(ctx, w.cfg.Conn, link.APIStreamInfo+w.stream, ask, &info)
+	at := &info.State
+	over := at.Bytes + size + rejectOwn + 4*often - w.cfg.Bytes // others store some meanwhile
+	if err != nil || over <= 0 || at.Messages == 0 {
+		return err
+	}
+	fullest := ""
+	for subject, n := range at.Subjects {
+		if most := at.Subjects[fullest]; n > most || n == most && subject < fullest {
+			fullest = subject
+		}
+	}
+	drop := over/(at.Bytes/at.Messages) + 1
+	if keep := at.Subjects[fullest] - drop; keep > 0 {
+		return w.purge(ctx, fullest, keep)
+	}
+	return nil // all are short: the oldest goes
 }
 
 const (
