@@ -34,11 +34,15 @@ type ClockSampler struct {
 	cfg ClockConfig
 	log zerolog.Logger
 
+	sampling sync.Mutex // held while a sample is taken
+
 	mu    sync.Mutex
 	last  clockSample
 	doubt uint64 // pushes up to this sequence were timestamped before a step
 	// begun is when the stream was last seen to end before a sequence that it had: it counts again from there.
 	begun time.Time
+	// marks are two earlier samples, a quarter of what is comparable apart: since the first, sequences compare.
+	marks [2]clockSample
 }
 
 // clockSample is one reading of the server's clock.
@@ -82,18 +86,23 @@ func (c *ClockSampler) Age(p link.Place, now time.Time) time.Duration {
 // future if the stream has gone on so far that the sequence in a uid may look the other way round.
 func (c *ClockSampler) Since(sequence uint64, stored, created time.Time) message.Milli {
 	since := stored.Add(-message.Nearby)
-	if created.After(since) {
-		since = created
-	}
 	if c != nil {
 		c.mu.Lock()
 		defer c.mu.Unlock()
-		if c.last.sequence > sequence && c.last.sequence-sequence >= message.Comparable/2 {
+		switch last := c.last.sequence; {
+		case last > sequence && last-sequence >= message.Comparable/2:
 			return math.MaxInt64
+		case max(last, sequence) < message.Comparable/2: // all of the stream
+			since = created
+		case c.marks[0].taken && sequence-c.marks[0].sequence < message.Comparable/2 && c.marks[0].at.Before(since):
+			since = c.marks[0].at
 		}
 		if c.begun.After(since) {
 			since = c.begun
 		}
+	}
+	if created.After(since) {
+		since = created
 	}
 	return message.CeilMilli(since)
 }
@@ -110,7 +119,14 @@ func (c *ClockSampler) saw(s clockSample) {
 	if !before.taken {
 		return
 	}
+	if apart := s.sequence - c.marks[1].sequence; !c.marks[1].taken || apart >= message.Comparable/4 {
+		if c.marks[0] = c.marks[1]; !c.marks[0].taken {
+			c.marks[0] = s
+		}
+		c.marks[1] = s
+	}
 	if s.sequence < before.sequence {
+		c.marks = [2]clockSample{s, s}
 		if c.begun = s.at; c.begun.IsZero() {
 			c.begun = c.cfg.Clock.Now()
 		}
@@ -142,7 +158,8 @@ func NewClockSampler(cfg ClockConfig) (*ClockSampler, error) {
 }
 
 // Run samples every second until ctx ends. Without an intake stream, or with a server that is too old to report its
-// time (2.9), there are no samples and the other clocks decide.
+// time (2.9), there are no samples: the other clocks decide what is due, and a delay counts from when a push is
+// accepted.
 func (c *ClockSampler) Run(ctx context.Context) error {
 	said := false
 	for {
@@ -161,8 +178,22 @@ func (c *ClockSampler) Run(ctx context.Context) error {
 	}
 }
 
+// first takes a sample unless there is one.
+func (c *ClockSampler) first(ctx context.Context) error {
+	if c == nil {
+		return nil
+	}
+	if _, known := c.cfg.Clock.Of(ClockSource); known {
+		return nil
+	}
+	_, err := c.sample(ctx)
+	return err
+}
+
 // sample takes one sample; it returns false if the answer holds no time.
 func (c *ClockSampler) sample(ctx context.Context) (bool, error) {
+	c.sampling.Lock()
+	defer c.sampling.Unlock()
 	if !c.cfg.Conn.IsConnected() {
 		return false, nats.ErrDisconnected
 	}

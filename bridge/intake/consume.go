@@ -33,6 +33,9 @@ func (in *Intake) consume(ctx context.Context) error {
 		return err
 	}
 	in.created.Store(c.CachedInfo().Created.UnixNano())
+	if err := in.cfg.Stamps.first(ctx); err != nil { // else the delays of what waits would begin anew
+		return fmt.Errorf("read the time of nats: %w", err)
+	}
 	handling, stop := context.WithCancel(ctx)
 	defer stop()
 	var left leftovers
@@ -42,8 +45,10 @@ func (in *Intake) consume(ctx context.Context) error {
 	pull := &puller{
 		nc: in.nc, subject: apiConsumerNext + in.stream + "." + consumerName,
 		bytes: int(max(pullBytes, 2*in.nc.MaxPayload())), // a pull never holds less than the largest message
+		got:   func(msg *nats.Msg) { in.working.add(msg.Reply) },
 		handle: func(msg *nats.Msg, place link.Place) {
 			if !in.handle(handling, msg, place, alive) {
+				in.working.remove(1, func(int) string { return msg.Reply })
 				left.add(msg.Reply)
 			}
 		},
@@ -69,7 +74,8 @@ func (in *Intake) consume(ctx context.Context) error {
 				return fmt.Errorf("consume stream %s: this process stood still for more than %s: another "+
 					"instance may have the pushes that it fetched", in.stream, in.cfg.AckWait)
 			}
-			if now := pull.heard.Load(); now != heard || pull.busy.Load() || !in.nc.IsConnected() {
+			in.working.extend(in.nc)
+			if now := pull.heard.Load(); now != heard || pull.full() || !in.nc.IsConnected() {
 				heard, silent = now, 0
 			} else if silent++; silent >= pullSilence {
 				return fmt.Errorf("consume stream %s: nats sends no heartbeats for the pulls any more", in.stream)
@@ -109,7 +115,7 @@ func (l *leftovers) take() []string {
 }
 
 // letGo ends consuming. NATS has sent more pushes than were handled. letGo returns them, so that another instance gets
-// them at once: without that, every restart would delay them by AckWait. It returns them only once NATS sends no more,
+// them at once, and not only after AckWait. It returns them only once NATS sends no more,
 // or they would be delivered here again. On a lost link nothing can be returned.
 func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *leftovers) {
 	pull.stop() // pushes that have arrived still go through the handler
@@ -227,11 +233,8 @@ func (in *Intake) push(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 		switch {
 		case ok:
 			p.Age = in.cfg.Stamps.Age(place, now)
-		case p.HasAt:
-		case in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
+		case !p.HasAt && in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
 			return nil, errNoClock
-		default:
-			p.Age = in.cfg.Stamps.Age(place, in.cfg.Clock.Now())
 		}
 	}
 	return p, nil
@@ -320,6 +323,7 @@ const (
 
 // acknowledge publishes acknowledgements.
 func (in *Intake) acknowledge(acks []ack) {
+	in.working.remove(len(acks), func(i int) string { return acks[i].reply })
 	var size int64
 	done := []byte(ackDone)
 	for i := range acks {

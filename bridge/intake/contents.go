@@ -74,6 +74,22 @@ func (c *Contents) Held(ctx context.Context) (Held, error) {
 	return h, nil
 }
 
+// Consuming returns nil if the intake's consumer answers, or if there is none.
+func (c *Contents) Consuming(ctx context.Context) error {
+	_, _, err := askConsumer(ctx, c.nc, c.stream)
+	if c.absent(err) {
+		return nil
+	}
+	return err
+}
+
+// absent reports whether an answer means that there is no intake.
+func (c *Contents) absent(err error) bool {
+	var refused *link.StreamError
+	return !c.Enabled() && (errors.Is(err, link.ErrNoJetStream) ||
+		errors.As(err, &refused) && refused.ErrCode == link.CodeStreamNotFound)
+}
+
 // Passed waits, for at most a second, until the intake has passed the pushes that it held at the call.
 func (c *Contents) Passed(ctx context.Context) scheduler.Passage {
 	ctx, stop := context.WithTimeout(ctx, passLimit)
@@ -84,10 +100,7 @@ func (c *Contents) Passed(ctx context.Context) scheduler.Passage {
 	// The stream of pushes put aside is last, since pushes move to it from the intake.
 	for _, stream := range []*passing{c.passing, c.passingAside} {
 		passed, err := stream.wait(ctx)
-		var refused *link.StreamError
-		switch {
-		case c.Enabled():
-		case errors.Is(err, link.ErrNoJetStream), errors.As(err, &refused) && refused.ErrCode == link.CodeStreamNotFound:
+		if c.absent(err) {
 			return scheduler.PassedNothing
 		}
 		if passed != scheduler.PassedAll {

@@ -58,8 +58,8 @@ type Config struct {
 	// and 64 MiB.
 	InFlight      int
 	InFlightBytes int64
-	// AckWait is how long NATS waits for an acknowledgement before it delivers a push to another instance. Default 30
-	// s.
+	// AckWait is how long NATS waits for an acknowledgement, or for word that a push is worked on, before it delivers the
+	// push to another instance. Default 2.5 s.
 	AckWait time.Duration
 
 	Log        zerolog.Logger
@@ -77,6 +77,7 @@ type Intake struct {
 	rejects    *rejects.Writer
 	room       *link.Room
 	acks       *link.Queue[ack]
+	working    working
 	refused    *link.Queue[arrival]
 	said       rejectLog
 	aside      *aside
@@ -96,7 +97,7 @@ const (
 	consumerName       = "tarry"
 	defaultInFlight    = 10_000
 	defaultFlightBytes = 64 << 20
-	defaultAckWait     = 30 * time.Second
+	defaultAckWait     = 2500 * time.Millisecond
 	defaultRejectBytes = 64 << 20
 	defaultRejects     = 1000   // of one subject
 	maxAckPending      = 50_000 // of all instances together

@@ -24,15 +24,16 @@ const apiConsumerNext = "$JS.API.CONSUMER.MSG.NEXT."
 // message without it is a status message of the server.
 type puller struct {
 	nc      *nats.Conn
-	subject string // of the server's API
-	bytes   int    // a pull's limit, above the largest message
+	subject string          // of the server's API
+	bytes   int             // a pull's limit, above the largest message
+	got     func(*nats.Msg) // is told of a push at once; it waits behind others to be handled
 	handle  func(*nats.Msg, link.Place)
 
-	sub    *nats.Subscription
-	closed chan struct{} // closed once no more pushes are handled
-	failed chan error    // why the puller cannot go on, capacity 1
+	sub     *nats.Subscription
+	arrived chan placed   // not handled yet; as many as are requested
+	closed  chan struct{} // closed once no more pushes are handled
+	failed  chan error    // why the puller cannot go on, capacity 1
 
-	busy  atomic.Bool   // a push is being handled: no other message is read meanwhile
 	heard atomic.Uint64 // counts the messages that arrive
 
 	mu    sync.Mutex
@@ -41,15 +42,43 @@ type puller struct {
 	over  bool // no more pushes are requested
 }
 
+// placed is a push with its place.
+type placed struct {
+	*nats.Msg
+	place link.Place
+}
+
 // start begins to pull.
 func (p *puller) start() (err error) {
-	p.closed, p.failed = make(chan struct{}), make(chan error, 1)
+	p.arrived, p.closed, p.failed = make(chan placed, pullMessages), make(chan struct{}), make(chan error, 1)
 	if p.sub, err = p.nc.Subscribe(p.nc.NewInbox(), p.came); err != nil {
 		return fmt.Errorf("listen for pushes: %w", err)
 	}
-	p.sub.SetClosedHandler(func(string) { close(p.closed) })
-	return p.anew()
+	p.sub.SetClosedHandler(func(string) { close(p.arrived) }) // once came is not called any more
+	go p.work()                                               // until closed
+	if err = p.anew(); err != nil {
+		link.Unsubscribe(p.sub)
+	}
+	return err
 }
+
+// work handles pushes, one after the other.
+func (p *puller) work() {
+	defer close(p.closed)
+	for m := range p.arrived {
+		p.handle(m.Msg, m.place)
+		p.mu.Lock()
+		p.asked, p.twice = max(p.asked-1, 0), false
+		err := p.askLocked()
+		p.mu.Unlock()
+		if err != nil {
+			p.fail(err)
+		}
+	}
+}
+
+// full reports whether so many pushes wait to be handled that no other message is read meanwhile.
+func (p *puller) full() bool { return len(p.arrived) == cap(p.arrived) }
 
 // anew forgets the open requests and sends new ones: at the start, and after a lost link, which loses the requests too.
 func (p *puller) anew() error {
@@ -83,24 +112,14 @@ type pullRequest struct {
 	Heartbeat int64 `json:"idle_heartbeat"`
 }
 
-// came handles arriving messages, one after the other.
+// came sorts arriving messages.
 func (p *puller) came(msg *nats.Msg) {
 	p.heard.Add(1)
 	place, ok := link.ParsePlace(msg.Reply)
-	if !ok {
-		if err := p.status(msg.Header); err != nil {
-			p.fail(err)
-		}
-		return
-	}
-	p.busy.Store(true)
-	p.handle(msg, place)
-	p.busy.Store(false)
-	p.mu.Lock()
-	p.asked, p.twice = max(p.asked-1, 0), false
-	err := p.askLocked()
-	p.mu.Unlock()
-	if err != nil {
+	if ok {
+		p.got(msg)
+		p.arrived <- placed{msg, place}
+	} else if err := p.status(msg.Header); err != nil {
 		p.fail(err)
 	}
 }

@@ -56,7 +56,7 @@ func TestIntake_GivesBackWhatItHasNotHandledWhenItStops(t *testing.T) {
 		if err := <-ended; !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
-		// NATS would give what was kept to another only after AckWait, half a minute.
+		// NATS would give what was kept to another only after AckWait.
 		begun := time.Now()
 		bridgetest.Taking(t,
 			intake.Config{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: bridgetest.Scheduling(t, nc, timeline)})
@@ -67,5 +67,45 @@ func TestIntake_GivesBackWhatItHasNotHandledWhenItStops(t *testing.T) {
 		if n := bridgetest.Waiting(t, timeline); n != pushes {
 			t.Errorf("%d messages wait, want %d", n, pushes)
 		}
+	})
+}
+
+// What an instance works on stays with it, however long that takes and however much waits behind it. If the instance
+// dies, another has all of it within 3 s.
+func TestIntake_KeepsWhatItWorksOnAndNothingOnceItIsDead(t *testing.T) {
+	t.Parallel()
+	bridgetest.Servers(t, func(t *testing.T, server *lab.NATS) {
+		nc, ns, timeline := bridgetest.Connect(t, server.URL()), bridgetest.NewNamespace(), bridgetest.NewTimeline(t)
+		own := bridgetest.Connect(t, server.URL())
+		accept := &stuck{Acceptor: bridgetest.Scheduling(t, nc, timeline), holding: make(chan struct{}, 1),
+			free: make(chan struct{})}
+		bridgetest.Taking(t, intake.Config{Conn: own, Namespace: ns, Prefix: "delayed", Accept: accept})
+		const pushes = 100
+		for i := range pushes {
+			bridgetest.Publish(t, nc, "delayed.a", fmt.Sprint(i), "Tarry-Delay", "1h")
+		}
+		<-accept.holding
+		bridgetest.Taking(t,
+			intake.Config{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: bridgetest.Scheduling(t, nc, timeline)})
+		held := time.Now()
+		lab.Eventually(t, time.Minute, func() error { // more than two AckWaits
+			if n := bridgetest.Waiting(t, timeline); n != 0 {
+				t.Fatalf("another instance took %d pushes that are worked on after %s", n, time.Since(held))
+			}
+			if time.Since(held) < 6*time.Second {
+				return errors.New("it is early")
+			}
+			return nil
+		})
+		own.Close() // as kill -9 does
+		begun := time.Now()
+		bridgetest.Emptied(t, nc, ns)
+		if took := time.Since(begun); took > 3*time.Second {
+			t.Errorf("the other instance had them after %s", took)
+		}
+		if n := bridgetest.Waiting(t, timeline); n != pushes {
+			t.Errorf("%d messages wait, want %d", n, pushes)
+		}
+		close(accept.free)
 	})
 }

@@ -24,6 +24,9 @@ type Config struct {
 	Topics *scheduler.Topics
 	// Journal is asked whether it is ready: ends are not forgotten while it is not. It is nil if no journal is kept.
 	Journal scheduler.Journal
+	// Intake returns nil while the consumer of the intake answers: ends are not forgotten while it does not, because
+	// acknowledgements may be lost. It is nil without an intake.
+	Intake func(ctx context.Context) error
 	// EndedKeep is how long the timeline remembers an end.
 	EndedKeep time.Duration
 	// ClaimBatch and ClaimBytes bound one claim.
@@ -99,6 +102,9 @@ func (r *Leader) Run(ctx context.Context, term uint64, lease func() time.Duratio
 	group.Go(func() error { return l.poll(ctx) })
 	group.Go(func() error { return every(ctx, pauseLook, l.watchPauses) })
 	group.Go(func() error { return every(ctx, refusalLook, l.watchRefusals()) })
+	if r.cfg.Intake != nil {
+		group.Go(func() error { return every(ctx, trimPause, l.watchIntake) })
+	}
 	err := group.Wait()
 	if over(err) {
 		return fmt.Errorf("lead term %d: %w", term, err)

@@ -15,12 +15,13 @@ import (
 // the timeline.
 type leadership struct {
 	*Leader
-	term     uint64
-	lease    func() time.Duration
-	lanes    *laneBook
-	holds    *holds
-	scanners []atomic.Pointer[scanner] // the present scanner of each bucket
-	away     []bool                    // buckets that did not answer the last head look-up; used only by poll
+	term       uint64
+	lease      func() time.Duration
+	lanes      *laneBook
+	holds      *holds
+	scanners   []atomic.Pointer[scanner] // the present scanner of each bucket
+	away       []bool                    // buckets that did not answer the last head look-up; used only by poll
+	intakeAway atomic.Pointer[time.Time] // when the intake's consumer last did not answer
 }
 
 // How often the leader's safety net runs.
@@ -35,7 +36,9 @@ const (
 	// trimCalm is how long NATS and the journal must have been available before ends are forgotten. After an outage the
 	// intake delivers earlier pushes again, up to three of its AckWaits later. It also does so after pushes were handed
 	// back because the journal could not keep them. Only the memory of ends recognizes these repeats.
-	trimCalm   = 90 * time.Second
+	trimCalm = 90 * time.Second
+	// trimLatest is how long ends are kept at most, so that an outage does not fill the store.
+	trimLatest = 24 * time.Hour
 	retryPause = 100 * time.Millisecond // after a failed call of the timeline
 )
 
@@ -107,11 +110,24 @@ func (l *leadership) poll(ctx context.Context) error {
 		if !l.cfg.Publisher.Ready() || l.cfg.Journal != nil && l.cfg.Journal.Ready() != nil {
 			away = time.Now()
 		}
-		if time.Since(trimmed) >= trimPause && time.Since(away) >= calm {
+		if at := l.intakeAway.Load(); at != nil && at.After(away) {
+			away = *at
+		}
+		if time.Since(trimmed) >= trimPause {
+			var longer time.Duration
+			if time.Since(away) < calm {
+				longer = max(trimLatest-l.cfg.EndedKeep, 0)
+			}
+			early := 0
 			for bucket, away := range l.away {
 				if !away { // waiting for its time-out would delay the others
-					l.scanners[bucket].Load().trim(ctx)
+					early += l.scanners[bucket].Load().trim(ctx, longer)
 				}
+			}
+			if early > 0 && longer > 0 {
+				l.metrics.early.Add(float64(early))
+				l.log.Warn().Int("messages", early).Msg("ends are forgotten although NATS or the journal was away " +
+					"for a day: a push whose acknowledgement was lost may be delivered again")
 			}
 			trimmed = time.Now()
 		}
@@ -128,6 +144,17 @@ func (l *leadership) poll(ctx context.Context) error {
 			timer.Reset(pollFar)
 		}
 	}
+}
+
+// watchIntake notes when the consumer of the intake does not answer.
+func (l *leadership) watchIntake(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, l.cfg.CallTimeout)
+	defer cancel()
+	if l.cfg.Intake(ctx) != nil {
+		now := time.Now()
+		l.intakeAway.Store(&now)
+	}
+	return nil
 }
 
 // look does one round of poll and reports whether a head is near.
@@ -215,20 +242,21 @@ func waitFor(signal <-chan struct{}, d time.Duration) {
 	}
 }
 
-// trim forgets ends that have been kept long enough, in bounded steps and for a bounded time. After a failure it waits
-// for the next round.
-func (sh *shared) trim(ctx context.Context) {
+// trim forgets ends that have been kept long enough, and longer, in bounded steps and for a bounded time. After a
+// failure it waits for the next round. It returns how many ends it forgot.
+func (sh *shared) trim(ctx context.Context, longer time.Duration) (forgotten int) {
 	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
 		var n int
 		err := sh.l.call(ctx, func(ctx context.Context) (err error) {
-			n, err = sh.l.cfg.Timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.cfg.Clock.Milli(), trimBatch)
+			n, err = sh.l.cfg.Timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.cfg.Clock.Milli().Add(-longer), trimBatch)
 			return err
 		})
 		if err != nil && !over(err) && ctx.Err() == nil {
 			sh.log.Warn().Err(err).Msg("trim failed")
 		}
-		if err != nil || n < trimBatch {
-			return
+		if forgotten += n; err != nil || n < trimBatch {
+			break
 		}
 	}
+	return forgotten
 }

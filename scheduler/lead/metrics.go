@@ -11,7 +11,7 @@ import (
 type metrics struct {
 	claimed, delivered, expired, dead prometheus.Counter
 	returned, swept, missing          prometheus.Counter
-	barred                            prometheus.Counter
+	barred, early                     prometheus.Counter
 	copies                            *prometheus.CounterVec
 	failures                          *prometheus.CounterVec
 	lateness                          prometheus.Histogram
@@ -35,6 +35,8 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		barred: counter("transitions_refused",
 			"Messages with a transition that a store refused, or with a damaged record, "+
 				"found by this instance as leader."),
+		early: counter("ends_forgotten_early",
+			"Ends that were forgotten after a day although NATS or the journal was away."),
 		copies: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total",
 			Help: "Copies of expired and dead messages to the subjects set for them, by outcome."}, []string{"kind"}),
 		failures: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total",

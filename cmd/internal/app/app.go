@@ -128,7 +128,8 @@ func (a *App) wireScheduler() (err error) {
 	a.health = newHealth(a)
 	a.leader, err = lead.New(lead.Config{
 		Timeline: a.store, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
-		EndedKeep: a.cfg.Ended.Keep, ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
+		Intake: a.contents.Consuming, EndedKeep: a.cfg.Ended.Keep,
+		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
 		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Admit: a.gate.admit, Log: a.log, Registerer: a.registry,
 	})

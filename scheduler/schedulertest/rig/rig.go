@@ -108,6 +108,7 @@ type Rig struct {
 	Sure     bool                        // likewise: whether a push needs its answer
 	Backlog  uint64                      // the last sequence of the intake
 	Passed   func() scheduler.Passage    // what waiting for the intake comes to; nil where there is none
+	Intake   func(context.Context) error // whether its consumer answers; nil where there is none
 	Ask      func(context.Context) error // likewise: how it asks the leader to read the pauses
 	// whole is likewise what a bucket waits for before it is scanned.
 	Whole func(ctx context.Context, term uint64, bucket message.Bucket) error
@@ -186,7 +187,7 @@ func (r *Rig) Over(store scheduler.Timeline, publisher scheduler.Publisher) *Ins
 	r.Metrics = prometheus.NewRegistry()
 	l, err := lead.New(lead.Config{
 		Timeline: store, Publisher: publisher, Clock: r.Clock, Topics: r.settings, Journal: r.Journal,
-		EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+		Intake: r.Intake, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Whole: r.Whole, Log: r.Log, Registerer: r.Metrics,
 	})
 	if err != nil {
