@@ -47,3 +47,32 @@ func TestAccept_KnowsTheRepeatOfAMergingPushByItsUID(t *testing.T) {
 		})
 	}
 }
+
+// Repeated after the timeline has forgotten it, and after its name has got a later life, it is still the same push.
+func TestAccept_KnowsTheRepeatOfAMergingPushAfterALaterLifeOfItsName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, false)
+		push := scheduler.Push{ID: "reminder", Topic: "orders", Delay: time.Second, Merge: message.MergeReplace,
+			Body: []byte("old")}
+		first := try(r, push)
+		if result, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil {
+			t.Fatalf("%s, %v", result.Code, err)
+		}
+		ended := r.Info(first.UID)
+		j.known = []message.Info{ended}
+		time.Sleep(15 * time.Minute)
+		if _, err := r.Store.Trim(t.Context(), first.UID.Bucket(2), 0, r.Clock.Milli(), 10); err != nil {
+			t.Fatal(err)
+		}
+		next := push
+		next.Delay, next.Body = time.Hour, []byte("new")
+		later := try(r, next)
+		push.UID = first.UID
+		if a := try(r, push); a.Err != nil || !a.Duplicate || a.UID != first.UID || a.State != message.StateCanceled {
+			t.Errorf("repeated: %+v; want the first, %s", a, first.UID)
+		}
+		if i := r.Info(later.UID); string(i.Body) != "new" || i.Version != 1 {
+			t.Errorf("the later life has %q, version %d", i.Body, i.Version)
+		}
+	})
+}

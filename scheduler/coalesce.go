@@ -23,8 +23,9 @@ type queued struct {
 	unjudged bool
 	// known is the time until which the timeline certainly remembers what the push was judged by: the first push with
 	// this uid, or what names found under its name. It is zero if there is no such time.
-	known time.Time
-	asked *asked // set if names found it: past known, names looks again
+	known  time.Time
+	asked  *asked // set if names found it: past known, names looks again
+	repeat bool   // an earlier try may have stored it
 }
 
 // coalescer gathers pushes so that one call of the timeline stores many. A free flusher takes whatever has gathered at
@@ -394,6 +395,9 @@ func (b *adding) answer(ctx context.Context, results []AddResult) error {
 				continue
 			}
 			b.again = append(b.again, q)
+		case results[i].Code == AddFilling:
+			q.repeat = q.repeat || b.repeat
+			b.s.names.filling(q, b.bucket)
 		case waits:
 			waiting, places, changes = append(waiting, q), append(places, i), append(changes, change)
 		default:
@@ -469,6 +473,14 @@ func (q *queued) stores(uid message.UID) bool {
 // fail answers a push that was not stored.
 func (c *coalescer) fail(q *queued, err error) {
 	c.release(q)
+	q.fail(err)
+}
+
+// fail answers a push that is not stored, as far as is known.
+func (q *queued) fail(err error) {
+	if q.repeat && !errors.Is(err, ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+	}
 	q.done(Accepted{UID: q.message.UID, ID: q.message.ID, Due: q.message.Due, Err: err})
 }
 

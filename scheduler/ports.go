@@ -132,6 +132,9 @@ const (
 	// AddUnreadable: the push's uid or name leads to a damaged record. First is that record and has only a uid. Nothing
 	// was changed, and Refused lists it.
 	AddUnreadable
+	// AddFilling: the push merges, nothing living has its name here, and the bucket is being filled: the message that it
+	// belongs to may be missing yet. Nothing was changed. Of a push that is Judged this is not asked.
+	AddFilling
 )
 
 // AddResult is the outcome of one push. Except for Added, First is the message that was there: its uid, due time, state

@@ -43,10 +43,12 @@ type asked struct {
 	bucket message.Bucket
 	// stale: the uid is so old that the timeline may have forgotten the message that it belongs to.
 	stale bool
+	// filling: the timeline may miss the message that a merging push belongs to.
+	filling bool
 }
 
 // asks reports whether the push needs an answer from the journal.
-func (a *asked) asks() bool { return a.stale || a.message.Merge == message.MergeReject }
+func (a *asked) asks() bool { return a.stale || a.filling || a.message.Merge == message.MergeReject }
 
 const (
 	// lookers is how many look-ups run at once. lookCount is how many pushes one look-up takes.
@@ -89,9 +91,22 @@ func (n *names) put(a *asked) error {
 func (n *names) again(a *asked) {
 	a.known, a.asked = time.Time{}, nil // the second look says anew how long it holds
 	if err := n.queue(a); err != nil {
-		a.done(Accepted{UID: a.message.UID, ID: a.message.ID, Due: a.message.Due, Err: err})
+		a.fail(err)
 	}
 }
+
+// filling asks the journal about a push that merges into nothing while its bucket is filled.
+func (n *names) filling(q *queued, bucket message.Bucket) {
+	if n.s.cfg.NamesKeep == 0 {
+		n.s.queues.fail(q, errFilling)
+		return
+	}
+	n.again(&asked{queued: q, bucket: bucket, filling: true})
+}
+
+// errFilling means that a push may belong to a message that the bucket does not have yet.
+var errFilling = fmt.Errorf("%w: the store is being filled from the journal, and may lack the message that this push "+
+	"merges into", ErrUnavailable)
 
 // queue queues an admitted push. A push that it refuses no longer counts.
 func (n *names) queue(a *asked) error {
@@ -159,6 +174,8 @@ func (n *names) look(batch []*asked) {
 		switch {
 		case !a.asks():
 			n.enqueue(a)
+		case err != nil && a.filling:
+			n.s.queues.fail(a.queued, errFilling)
 		case err != nil && (n.s.cfg.NamesSure || a.stale && a.message.Stored == 0):
 			n.s.queues.fail(a.queued,
 				fmt.Errorf("%w: the journal does not know whether the name was used", ErrUnavailable))
@@ -189,7 +206,7 @@ func (n *names) ask(batch []*asked) ([][]message.Info, error) {
 	messages := make([]*message.Message, len(batch))
 	for i, a := range batch {
 		messages[i] = a.message
-		if !a.stale { // the timeline knows its uid, if anybody does
+		if !a.stale && !a.filling { // the timeline knows its uid, if anybody does
 			m := *a.message
 			m.UID = ""
 			messages[i] = &m
@@ -225,6 +242,14 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 			ErrStaleUID, n.s.cfg.EndedKeep))
 		return
 	}
+	if !repeated && a.filling {
+		// A push that comes again may have merged before: neither the journal nor a store that is filled knows that.
+		if !a.fresh || slices.ContainsFunc(remembered, func(i message.Info) bool { return !i.State.Ended() }) {
+			n.s.queues.fail(a.queued, errFilling)
+			return
+		}
+		a.message.Judged = true
+	}
 	if !repeated {
 		n.enqueue(a)
 		return
@@ -233,7 +258,7 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 		n.s.queues.fail(a.queued, err)
 		return
 	}
-	known, until, err := n.known(a.message)
+	known, until, err := n.known(a.message, result.First.UID == a.message.UID)
 	soon := n.s.cfg.Clock.Latest().Add(2 * n.s.queues.longest())
 	switch {
 	case err != nil:
@@ -253,12 +278,13 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 	}
 }
 
-// known reports whether the timeline knows a push's uid or its name, and until when if all that it knows has ended.
-func (n *names) known(m *message.Message) (known bool, until time.Time, err error) {
+// known reports whether the timeline knows a push's uid or its name, and until when if all that it knows has ended. Of
+// a push that the journal knows by its uid, the name does not matter: it may have another life by now.
+func (n *names) known(m *message.Message, byUID bool) (known bool, until time.Time, err error) {
 	ctx, stop := context.WithTimeout(context.Background(), n.s.cfg.CallTimeout)
 	defer stop()
 	refs := []Ref{{UID: m.UID}}
-	if m.ID != "" {
+	if m.ID != "" && !byUID {
 		refs = append(refs, Ref{ID: m.ID, Topic: m.Topic, Key: m.Key, Keyed: true})
 	}
 	for _, ref := range refs {
@@ -287,7 +313,7 @@ func (n *names) known(m *message.Message) (known bool, until time.Time, err erro
 
 func (n *names) enqueue(a *asked) {
 	if err := n.s.queues.enqueue(a.bucket, a.queued); err != nil {
-		a.done(Accepted{UID: a.message.UID, ID: a.message.ID, Due: a.message.Due, Err: err})
+		a.fail(err)
 	}
 }
 

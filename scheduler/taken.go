@@ -62,7 +62,7 @@ func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []f
 func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	m, there := q.message, &r.First
 	switch r.Code {
-	case Added, AddedCanceled:
+	case Added, AddedCanceled, AddFilling:
 		return false, true
 	case AddUnreadable:
 		return there.UID == m.UID && !repeat, true

@@ -71,6 +71,8 @@ type Message struct {
 	// stored by the accepting instance's clock, or 0 if that is not known. Neither is persisted.
 	Since    Milli
 	StoredAt Milli
+	// Judged: the journal has no living message of the name either. It is not persisted.
+	Judged bool
 	// Merge and MaxWait say how a push merges. They are not persisted.
 	Merge   Merge
 	MaxWait time.Duration

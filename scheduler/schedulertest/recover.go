@@ -348,6 +348,24 @@ var recoverPromises = []promise{
 		t.certify(record.Certification{})
 		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
+	{name: "what merges while the store is filled waits for the journal", tune: oneBucket, check: func(t *trial) {
+		t.certify(record.Certification{Filling: true})
+		for n, how := range mergeModes {
+			m := push(n, how, Keyed(fmt.Sprint(n)), Stored(uint64(n+1)))
+			for range 2 {
+				if r := t.add(m)[0]; r.Code != scheduler.AddFilling {
+					t.Fatalf("add: %s of %s", addWord(r.Code), describe(r.First))
+				}
+				t.gone(m.UID)
+			}
+			m.Judged = true
+			first := t.one(m)
+			t.merged(push(10+n, message.MergeKeep, Keyed(fmt.Sprint(n)), Stored(20)),
+				live(first, message.StateWaiting, changed(1)))
+		}
+		reject := t.one(Message(20, Named("order-2")))
+		t.merged(Message(21, Named("order-2"), Merging(message.MergeKeep)), live(reject, message.StateWaiting, changed(1)))
+	}},
 	{name: "a certification under a lower term or number is refused", check: func(t *trial) {
 		t.term = 5
 		t.certify(record.Certification{})

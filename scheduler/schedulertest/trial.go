@@ -380,7 +380,8 @@ func describe(i message.Info) string {
 // live returns the info of a message that waits or is in flight.
 func live(m *message.Message, state message.State, mark message.Mark) message.Info {
 	i := message.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
-	i.Stored, i.Since, i.StoredAt, i.Merge, i.MaxWait, i.Mark = 0, 0, 0, message.MergeReject, 0, mark
+	i.Stored, i.Since, i.StoredAt, i.Judged = 0, 0, 0, false
+	i.Merge, i.MaxWait, i.Mark = message.MergeReject, 0, mark
 	return i
 }
 
@@ -395,7 +396,8 @@ func remains(m *message.Message, state message.State, at message.Milli, uncertai
 	return i
 }
 
-var addWords = [...]string{"added", "added as canceled", "duplicate", "conflict", "merged", "uncertain"}
+var addWords = [...]string{"added", "added as canceled", "duplicate", "conflict", "merged", "uncertain", "unreadable",
+	"filling"}
 
 func addWord(c scheduler.AddCode) string {
 	if int(c) < len(addWords) {

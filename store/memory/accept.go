@@ -74,7 +74,10 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 		case given.Merge == message.MergeReject && first != nil:
 			code = b.meet(first, given)
 		case given.Merge != message.MergeReject && !covered: // a canceled push changes nothing
-			first = living(first)
+			if first = living(first); first == nil && b.cert.Filling && !given.Judged {
+				return scheduler.AddResult{Code: scheduler.AddFilling,
+					First: message.Info{Message: message.Message{UID: given.UID}}}
+			}
 			code = b.merge(first, given, now)
 		}
 		if code != scheduler.Added {
@@ -109,7 +112,8 @@ func (b *bucket) accept(given *message.Message) *entry {
 // kept returns the part of a given message that the timeline keeps.
 func kept(given *message.Message) message.Message {
 	m := *given
-	m.Stored, m.Since, m.StoredAt, m.Merge, m.MaxWait, m.Mark = 0, 0, 0, message.MergeReject, 0, message.Mark{}
+	m.Stored, m.Since, m.StoredAt, m.Judged = 0, 0, 0, false
+	m.Merge, m.MaxWait, m.Mark = message.MergeReject, 0, message.Mark{}
 	m.Claim, m.ClaimedAt = 0, 0
 	return m
 }

@@ -120,7 +120,8 @@ func (j *Journal) write(c *record.Change) {
 		r.Message = *c.Message
 		r.Message.Mark, r.Message.Due = mark, due
 		r.Message.Stored, r.Message.Claim, r.Message.ClaimedAt = 0, 0, 0
-		r.Message.Merge, r.Message.MaxWait, r.Message.Since, r.Message.StoredAt = message.MergeReject, 0, 0, 0
+		r.Message.Merge, r.Message.MaxWait = message.MergeReject, 0
+		r.Message.Since, r.Message.StoredAt, r.Message.Judged = 0, 0, false
 		r.Content = c.Version
 	}
 	if r := &row.record; c.Version > r.Version {

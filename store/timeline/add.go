@@ -150,7 +150,11 @@ func nameArg(m *message.Message) string {
 	}
 	b = strconv.AppendInt(b, int64(message.Milli(0).Add(max(m.MaxWait, 0))), 10)
 	b = strconv.AppendInt(append(b, ':'), int64(m.Since), 10)
-	return string(strconv.AppendInt(append(b, ':'), int64(m.StoredAt), 10))
+	b = strconv.AppendInt(append(b, ':'), int64(m.StoredAt), 10)
+	if m.Judged {
+		b = append(b, '!')
+	}
+	return string(b)
 }
 
 // addAnswer is the part of an add's answer beside the results.
@@ -167,13 +171,13 @@ func addResults(a *answer, n int) ([]scheduler.AddResult, addAnswer, error) {
 	}
 	results := make([]scheduler.AddResult, n)
 	for a.more() {
-		i, code := a.code("push", n), scheduler.AddCode(a.code("code", int(scheduler.AddUnreadable)))
+		i, code := a.code("push", n), scheduler.AddCode(a.code("code", int(scheduler.AddFilling)))
 		info, err := a.info()
 		if i < 1 || code < 1 {
 			a.fail("push", fmt.Errorf("code %d for push %d of %d", code, i, n))
 			break
 		}
-		if err != nil { // in a part that the scripts do not read
+		if err != nil && code != scheduler.AddFilling { // in a part that the scripts do not read
 			code, info = scheduler.AddUnreadable, message.Info{Message: message.Message{UID: info.UID}}
 		}
 		results[i-1] = scheduler.AddResult{Code: code, First: info}

@@ -7,13 +7,15 @@
 --      length byte and the key, the intake sequence in decimal (0 for a push by other means),
 --      and for a push that merges: k (keep), r (replace) or d (debounce), the
 --      longest wait of debounce in ms, 0 for none, and after a colon each the times
---      since which sequences compare and at which it was stored, 0 for unknown
+--      since which sequences compare and at which it was stored, 0 for unknown; and ! if the
+--      journal has no living message of the name
 -- Result: the earliest score if the batch made it earlier, else ''; the entries
 --      of the outbox, one a line; the number of fields of the outbox that follow
 --      (0 if nothing merged), and these, '' for the packed message of a push; then
 --      for each push that is not simply new: index, code (1 added as canceled, 2
 --      duplicate, 3 conflict, 4 merged, 5 refused as uncertain,
---      6 a record under its uid or name cannot be read), uid, record without body ('' for 6),
+--      6 a record under its uid or name cannot be read, 7 being filled), uid, record without
+--      body ('' for 6 and 7),
 --      '1' when claimed, mark
 -- A consumer's retry stands under its name beside the earlier attempts that still live: a cancel by that name must find
 -- them all. So is the next message under a name (doc.go, Merging). Behind them stand the last 32 attempts that have
@@ -227,12 +229,13 @@ for i = 1, n do
       refer(i, of == uid and '2' or '4', of)
     end
   else
-    local id, key, at, entries, last, code, sequence, mode, wait, since, stored, bad
+    local id, key, at, entries, last, code, sequence, mode, wait, since, stored, judged, bad
     if name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
-      sequence, mode, wait, since, stored = string.match(name, '^(%d+)(%a?)(%d*):?(%d*):?(%d*)$', a + 3 + b)
+      sequence, mode, wait, since, stored, judged =
+        string.match(name, '^(%d+)(%a?)(%d*):?(%d*):?(%d*)(!?)$', a + 3 + b)
       sequence = tonumber(sequence)
       local topic = topic(packed)
       at = field(id, topic, key)
@@ -258,10 +261,17 @@ for i = 1, n do
           local early = older(uid, origin(last, stands(last)), tonumber(since), tonumber(stored))
           merge(uid, packed, early, mode, tonumber(mode == 'd' and wait or 0), last, entries)
           code = '4'
+        elseif phase == 'filling' and judged == '' then
+          code = '7'
         end
       end
     end
-    if bad then
+    if code == '7' then
+      plain = false
+      push(answers, tostring(i), code)
+      push(answers, uid, '')
+      push(answers, '', '')
+    elseif bad then
       plain = false
       unreadable(i, bad)
     elseif code and code ~= '1' then

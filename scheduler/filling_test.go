@@ -1,0 +1,48 @@
+package scheduler_test
+
+import (
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+)
+
+// "pay 50" replaces "pay 100", which the journal has and the store, after it was lost, does not have yet.
+func TestAccept_LetsNoPushReplaceWhatIsRestoredLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, false)
+		schedulertest.CertifyAs(t, r.Store.(record.Recoverable), true)
+		first := message.Info{State: message.StateWaiting, Version: 1, Message: message.Message{UID: "t-000000000000000a",
+			ID: "waits", Topic: "orders"}}
+		ended := message.Info{State: message.StateDelivered, EndedAt: r.Clock.Milli(), Version: 2,
+			Message: message.Message{UID: "t-000000000000000b", ID: "ended", Topic: "orders"}}
+		j.known = []message.Info{first, ended}
+		push := func(id string) scheduler.Accepted {
+			return try(r, scheduler.Push{ID: id, Delay: time.Hour, Merge: message.MergeReplace, Body: []byte("pay 50")})
+		}
+		if a := push("waits"); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+			t.Errorf("what the store may lack yet was replaced: %+v", a)
+		}
+		for _, id := range []string{"ended", "new"} {
+			if a := push(id); a.Err != nil || a.Duplicate || a.Merged {
+				t.Errorf("%s: %+v", id, a)
+			}
+			if a := push(id); a.Err != nil || !a.Merged {
+				t.Errorf("%s, repeated: %+v", id, a)
+			}
+		}
+		j.err = errors.New("no answer")
+		if a := push("other"); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+			t.Errorf("without the journal: %+v", a)
+		}
+		schedulertest.Certify(t, r.Store.(record.Recoverable))
+		if a := push("other"); a.Err != nil {
+			t.Errorf("once the store is whole: %+v", a)
+		}
+	})
+}
