@@ -42,46 +42,51 @@ func (r *RequeueResult) Receipt(bucket message.Bucket, dead message.UID) (made R
 }
 
 // change makes one change in the bucket of a uid and returns once the journal holds it, as far as the mode promises. If
-// a reply is lost, change repeats the call, since every such call may be sent twice with the effect of once. again
-// reports whether it did so; the second reply may then describe the effect of the first call. An error that Is
-// ErrUnavailable changed nothing.
+// a reply is lost, change repeats the call, since every such call may be sent twice with the effect of once. An error
+// that Is ErrUnavailable changed nothing.
 func (s *Scheduler) change(ctx context.Context, uid message.UID,
-	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error)) (again bool, err error) {
+	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error)) (as changed, err error) {
 	if err := s.cfg.Admit(); err != nil {
-		return false, err
+		return as, err
 	}
 	if err := s.cfg.Journal.Ready(); err != nil {
-		return false, err
+		return as, err
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	bucket := uid.Bucket(s.cfg.Timeline.Buckets())
 	made, err := call(ctx, bucket, s.cfg.Clock.Milli())
 	if errors.Is(err, ErrOutcomeUnknown) {
-		again = true
+		as.again = true
 		if made, err = call(ctx, bucket, s.cfg.Clock.Milli()); errors.Is(err, ErrUnavailable) ||
 			errors.Is(err, ErrFull) || errors.Is(err, ErrBehind) { // the second call wrote nothing; the first may have
 			err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
 		}
 	}
 	if err == nil {
-		err = s.await(ctx, made.Changes)
+		as.bare, err = s.await(ctx, made.Changes)
 	}
 	if err == nil && made.Head > 0 {
 		s.hasten(bucket, made.Head)
 	}
-	return again, err
+	return as, err
 }
 
-// await returns once the journal holds the changes.
-func (s *Scheduler) await(ctx context.Context, changes []Recorded) error {
+// changed says how a change was made.
+type changed struct {
+	again bool // it was called twice, and the second reply may describe the effect of the first call
+	bare  bool // the journal refused its content
+}
+
+// await returns once the journal holds the changes, and reports whether it refused a content.
+func (s *Scheduler) await(ctx context.Context, changes []Recorded) (bare bool, err error) {
 	if len(changes) == 0 {
-		return nil
+		return false, nil
 	}
-	if err := s.cfg.Journal.Await(ctx, changes, func(int, bool) {}); err != nil {
-		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+	if err := s.cfg.Journal.Await(ctx, changes, func(_ int, b bool) { bare = bare || b }); err != nil {
+		return false, fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
 	}
-	return nil
+	return bare, nil
 }
 
 // hasten informs the leader of an earlier head.

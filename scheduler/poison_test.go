@@ -89,6 +89,11 @@ func TestAccept_HoldsNobodyUpForAContentThatTheJournalRefuses(t *testing.T) {
 				t.Errorf("push %d: bare %v, duplicate %v, %v", i, a.Bare, a.Duplicate, a.Err)
 			}
 		}
+		edit := scheduler.Edit{HasBody: true, Body: []byte("poison")}
+		edited, err := s.Reschedule(ctx, scheduler.Ref{UID: accepted[1].UID}, edit)
+		if err != nil || edited.Code != scheduler.AmendDone || !edited.Info.Bare {
+			t.Errorf("edited to what is refused: %s, bare %v, %v", edited.Code, edited.Info.Bare, err)
+		}
 		batch[20].UID = accepted[20].UID // repeated, and changed
 		if a := s.AcceptAll(ctx, batch[20:21])[0]; a.Err != nil || !a.Duplicate || !a.Bare {
 			t.Errorf("repeated: %+v", a)
@@ -103,7 +108,7 @@ func TestAccept_HoldsNobodyUpForAContentThatTheJournalRefuses(t *testing.T) {
 		}
 		time.Sleep(5 * time.Second)
 		told, _, err := tl.Quarantined(ctx, 0, "")
-		if err != nil || len(told) != 1 || len(told[0].UIDs) != 1 || told[0].UIDs[0] != ref.UID || !told[0].Known {
+		if err != nil || len(told) != 2 || len(told[0].UIDs) != 1 || told[0].UIDs[0] != ref.UID || !told[0].Known {
 			t.Errorf("the operator is told of %+v, %v", told, err)
 		}
 		if lags, err := tl.Lags(ctx); err != nil || lags[0].Entries != 0 {

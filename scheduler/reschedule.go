@@ -54,7 +54,7 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 		return AmendResult{}, err
 	}
 	var result AmendResult
-	again, err := s.change(ctx, a.UID,
+	as, err := s.change(ctx, a.UID,
 		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Receipt, err error) {
 			result, err = s.cfg.Timeline.Amend(ctx, a, now)
 			return result.Receipt(bucket), err
@@ -62,7 +62,7 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 	switch {
 	case err != nil:
 		return AmendResult{}, err
-	case again && result.Code != AmendDone && result.Info.Version != a.Version:
+	case as.again && result.Code != AmendDone && result.Info.Version != a.Version:
 		// The first call may have taken effect, and the message may have changed since.
 		return AmendResult{}, fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State,
 			result.Info.Version)
@@ -71,6 +71,7 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 	case result.Code == AmendUnknown:
 		return AmendResult{}, fmt.Errorf("%w: the journal has it and the store does not, yet", ErrUnavailable)
 	}
+	result.Info.Bare = as.bare
 	return result, nil
 }
 

@@ -68,6 +68,9 @@ type Entry struct {
 	Damaged error
 }
 
+// RefusedReason is the reason in the history of a change whose own reason and content the journal refused.
+const RefusedReason = "the journal refused the content of this change"
+
 // Quarantined is an entry that the journal cannot hold: it is damaged, or the journal refuses even the bare state of a
 // message. It is no longer in the outbox.
 type Quarantined struct {

@@ -171,9 +171,6 @@ func (d *drain) written(ctx context.Context, entries []record.Entry) error {
 	return nil
 }
 
-// refusedReason is the reason in the history of a change whose own reason and content the journal refused.
-const refusedReason = "the journal refused the content of this change"
-
 // salvage commits as many as it can of changes that may be refused together, so that a refused change costs the others
 // nothing. If a single change is refused, salvage commits its bare state, without any text or content. The journal then
 // knows if the message ended, and does not restore a message whose acceptance was committed in this way. salvage
@@ -198,7 +195,7 @@ func salvage(ctx context.Context, changes []record.Change, write func(context.Co
 		return append(first, second...), why1, err
 	}
 	c := changes[0]
-	c.Message, c.Reason, c.Instance, c.Address, c.Stream, c.Sequence = nil, refusedReason, "", "", "", 0
+	c.Message, c.Reason, c.Instance, c.Address, c.Stream, c.Sequence = nil, record.RefusedReason, "", "", "", 0
 	if err := write(ctx, []record.Change{c}); refused(err) {
 		return changes, err, nil
 	} else if err != nil {

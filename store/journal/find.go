@@ -65,13 +65,14 @@ func (s *SQL) Versions(ctx context.Context, uids []message.UID) (map[message.UID
 	return found, nil
 }
 
-// Bare returns the versions of messages whose content the journal will not get.
+// Bare returns the versions of messages whose content the journal refused, or will not get.
 func (s *SQL) Bare(ctx context.Context, uids []message.UID) (map[message.UID][]uint64, error) {
 	found := map[message.UID][]uint64{}
 	err := inChunks(uids, func(list string, args []any) error {
 		return each(ctx, s.read, "SELECT t.uid, t.version FROM transitions t JOIN messages m ON m.uid = t.uid "+
 			"LEFT JOIN transitions a ON a.uid = t.uid AND a.version = 1 "+
-			"WHERE m.content = 0 AND (a.uid IS NOT NULL OR m.ended IS NOT NULL) AND t.uid IN "+list, args,
+			"WHERE (t.reason = ? OR m.content = 0 AND (a.uid IS NOT NULL OR m.ended IS NOT NULL)) AND t.uid IN "+list,
+			append([]any{record.RefusedReason}, args...),
 			func(row scanner) error {
 				var uid message.UID
 				var version int64

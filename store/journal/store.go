@@ -27,8 +27,8 @@ type Store interface {
 	// Versions returns the version and the state of each message in the journal. It leaves out messages that the
 	// journal does not know, or whose content it does not know yet.
 	Versions(ctx context.Context, uids []message.UID) (map[message.UID]record.Stand, error)
-	// Bare returns, of messages whose content the journal does not have, the versions that it will not have with
-	// content either: the acceptance is recorded without, or the message ended.
+	// Bare returns the versions whose content the journal refused (record.RefusedReason), and those of messages whose
+	// content it does not have and will not get: the acceptance is recorded without, or the message ended.
 	Bare(ctx context.Context, uids []message.UID) (map[message.UID][]uint64, error)
 	// Records returns the known messages, whole, in the order of their uids.
 	Records(ctx context.Context, uids []message.UID) ([]record.Record, error)

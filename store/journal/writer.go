@@ -213,7 +213,7 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 			}
 		}
 		for _, i := range found {
-			held(i, have[changes[i].UID].Version < changes[i].Version)
+			held(i, slices.Contains(bare[changes[i].UID], changes[i].Version))
 		}
 		if waiting = left; len(waiting) == 0 {
 			return nil

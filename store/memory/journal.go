@@ -212,11 +212,15 @@ func (j *Journal) Bare(ctx context.Context, uids []message.UID) (map[message.UID
 	err := j.locked(ctx, func() {
 		for _, uid := range uids {
 			row := j.rows[uid]
-			if row == nil || row.record.Content > 0 {
+			if row == nil {
 				continue
 			}
-			if _, accepted := row.changes[1]; accepted || row.record.EndedAt > 0 {
-				found[uid] = slices.Collect(maps.Keys(row.changes))
+			_, accepted := row.changes[1]
+			none := row.record.Content == 0 && (accepted || row.record.EndedAt > 0)
+			for version, c := range row.changes {
+				if none || c.Reason == record.RefusedReason {
+					found[uid] = append(found[uid], version)
+				}
 			}
 		}
 	})

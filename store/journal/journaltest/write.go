@@ -122,13 +122,16 @@ var writePromises = []promise{
 		whole, coming, refused, ended := newMessage(1), newMessage(2), newMessage(3), newMessage(4)
 		bare := accept(refused)
 		bare.Message = nil
-		t.write(accept(whole), became(coming, 2, message.StateWaiting, start), bare,
+		edited := became(whole, 2, message.StateWaiting, start)
+		edited.Reason = record.RefusedReason
+		t.write(accept(whole), edited, became(coming, 2, message.StateWaiting, start), bare,
 			became(refused, 2, message.StateWaiting, start), became(ended, 2, message.StateCanceled, start))
 		got, err := t.j.Bare(t.Context(),
 			[]message.UID{whole.UID, coming.UID, refused.UID, ended.UID, newMessage(5).UID, "'"})
 		t.must("bare", err)
 		slices.Sort(got[refused.UID])
-		if len(got) != 2 || !slices.Equal(got[refused.UID], []uint64{1, 2}) || !slices.Equal(got[ended.UID], []uint64{2}) {
+		if len(got) != 3 || !slices.Equal(got[refused.UID], []uint64{1, 2}) ||
+			!slices.Equal(got[ended.UID], []uint64{2}) || !slices.Equal(got[whole.UID], []uint64{2}) {
 			t.Fatalf("got %v", got)
 		}
 		if got, err = t.j.Bare(t.Context(), nil); err != nil || len(got) != 0 {
