@@ -36,6 +36,8 @@ var (
 	ErrDuplicateID = errors.New("duplicate id")
 	// ErrUnknownID: no message, live or remembered, has this id.
 	ErrUnknownID = errors.New("unknown id")
+	// ErrInIntake is ErrUnknownID while the intake may hold a push with the id.
+	ErrInIntake = fmt.Errorf("%w by now", ErrUnknownID)
 	// ErrAmbiguousID: messages of several topics or keys have this id.
 	ErrAmbiguousID = errors.New("ambiguous id")
 	// ErrClockBack: the machine's clock went back; ids cannot be given out.

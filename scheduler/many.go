@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -98,8 +99,6 @@ func (r *Report) count(v verdict) {
 	switch v {
 	case done:
 		r.Done++
-	case inFlight:
-		r.InFlight++
 	case maybe:
 		r.Maybe++
 	case ended:
@@ -115,46 +114,175 @@ func (s *Scheduler) many(ctx context.Context, sel Selection, dead bool, progress
 }
 
 // manyOnce walks through all buckets. Failures of single messages are counted. If a store is unavailable or ctx ends,
-// the walk ends with the report so far.
+// the walk ends with the report so far. What the intake held at the call comes first, for as long as Passed waits; what
+// is in flight during the walk comes last.
 func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*message.Info) bool,
 	progress func(Report),
 	do func(context.Context, *message.Info) (verdict, error)) (Report, error) {
-	var r Report
+	w := &walk{s: s, sel: sel, again: again, do: do, flying: map[message.UID]bool{}}
+	if !dead {
+		w.IntakeUnknown = s.cfg.Passed(ctx).unsure()
+	}
 	for bucket := range s.cfg.Timeline.Buckets() {
 		for after := ""; ; {
-			page, err := s.browse(ctx, bucket,
-				Browse{Dead: dead, From: sel.From, To: sel.To, After: after, Limit: browsePage})
+			var err error
+			if after == "" && !dead {
+				err = w.claimed(ctx, bucket)
+			}
+			var page Browsed
+			if err == nil {
+				page, err = s.browse(ctx, bucket,
+					Browse{Dead: dead, From: sel.From, To: sel.To, After: after, Limit: browsePage})
+			}
+			if err == nil {
+				err = w.page(ctx, page.Messages)
+			}
+			if err == nil && page.Next == "" && !dead {
+				err = w.claimed(ctx, bucket)
+			}
 			if err != nil {
-				return r, err
-			}
-			r.Looked += len(page.Messages)
-			chosen := page.Messages[:0:0]
-			for i := range page.Messages {
-				if m := &page.Messages[i]; sel.takes(m) && (again == nil || !again(m)) {
-					chosen = append(chosen, *m)
-				}
-			}
-			r.Matched += len(chosen)
-			if !sel.DryRun {
-				if err := r.doAll(ctx, chosen, do); err != nil {
-					return r, err
-				}
+				return w.report(), err
 			}
 			if progress != nil {
-				progress(r)
+				progress(w.report())
 			}
 			if after = page.Next; after == "" {
 				break
 			}
 		}
 	}
-	return r, nil
+	err := w.land(ctx)
+	return w.report(), err
+}
+
+// walk is an operation on many under way.
+type walk struct {
+	Report
+	s     *Scheduler
+	sel   Selection
+	again func(*message.Info) bool
+	do    func(context.Context, *message.Info) (verdict, error)
+	// flying are the messages that were in flight before or after the walk through their bucket. One that comes back may
+	// wait where the walk has been already. The value says whether it counts as matched.
+	flying map[message.UID]bool
+}
+
+const (
+	// landWithin is how long the end of a walk waits for what is in flight. landPause is between two looks.
+	landWithin = 2 * time.Second
+	landPause  = 50 * time.Millisecond
+)
+
+// report counts the matches that are still in flight too.
+func (w *walk) report() Report {
+	r := w.Report
+	for _, matched := range w.flying {
+		if matched {
+			r.InFlight++
+		}
+	}
+	return r
+}
+
+// page changes the selected messages of a page.
+func (w *walk) page(ctx context.Context, page []message.Info) error {
+	w.Looked += len(page)
+	chosen := page[:0:0]
+	for i := range page {
+		m := &page[i]
+		if !w.sel.takes(m) || w.again != nil && w.again(m) {
+			continue
+		}
+		if !w.flying[m.UID] {
+			w.Matched++
+		}
+		delete(w.flying, m.UID)
+		chosen = append(chosen, *m)
+	}
+	if w.sel.DryRun {
+		return nil
+	}
+	return w.doAll(ctx, chosen)
+}
+
+// claimed notes what is in flight in a bucket.
+func (w *walk) claimed(ctx context.Context, bucket message.Bucket) error {
+	if err := w.s.cfg.Admit(); err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(ctx, w.s.cfg.CallTimeout)
+	defer stop()
+	for after := message.UID(""); ; {
+		uids, err := w.s.cfg.Timeline.Claims(ctx, bucket, after, browsePage)
+		if err != nil {
+			return Looked(fmt.Sprintf("list what is in flight in bucket %d", bucket), err)
+		}
+		for _, uid := range uids {
+			if after = uid; !w.flying[uid] {
+				w.flying[uid] = false
+			}
+		}
+		if len(uids) < browsePage {
+			return nil
+		}
+	}
+}
+
+// land looks at what was in flight, until all has come back or ended.
+func (w *walk) land(ctx context.Context) error {
+	for until := time.Now().Add(landWithin); len(w.flying) > 0; {
+		var back []message.Info
+		for uid, matched := range w.flying {
+			if time.Now().After(until) {
+				break
+			}
+			info, err := w.s.Get(ctx, Ref{UID: uid})
+			if err != nil && !errors.Is(err, ErrUnknownID) {
+				return err
+			}
+			m := &info
+			if err != nil || m.UID != uid || !matched && (!w.sel.takes(m) || !w.sel.covers(m.Due) ||
+				w.again != nil && w.again(m)) {
+				if delete(w.flying, uid); matched {
+					w.Ended++ // and is forgotten
+				}
+				continue
+			}
+			if !matched {
+				w.Matched++
+			}
+			w.flying[uid] = true
+			switch {
+			case m.State == message.StateWaiting:
+				back = append(back, info)
+				delete(w.flying, uid)
+			case m.State.Ended():
+				w.Ended++
+				delete(w.flying, uid)
+			}
+		}
+		if !w.sel.DryRun {
+			if err := w.doAll(ctx, back); err != nil {
+				return err
+			}
+		}
+		if w.sel.DryRun || time.Now().After(until) {
+			break
+		}
+		timer := time.NewTimer(landPause)
+		select {
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
+	return nil
 }
 
 // doAll applies do to a page of messages, several at once. An unavailable store, or the end of ctx, stops it: it begins
-// no more messages and finishes those that were begun, so that the report is true.
-func (r *Report) doAll(ctx context.Context, page []message.Info,
-	do func(context.Context, *message.Info) (verdict, error)) error {
+// no more messages and finishes those that were begun, so that the report is true. A message that went in flight is
+// left to land.
+func (w *walk) doAll(ctx context.Context, page []message.Info) error {
 	var (
 		all   sync.WaitGroup
 		mu    sync.Mutex
@@ -174,10 +302,14 @@ func (r *Report) doAll(ctx context.Context, page []message.Info,
 		}
 		all.Go(func() { // ends with its calls, which are bounded
 			defer func() { <-slots }()
-			v, err := do(whole, &page[i])
+			v, err := w.do(whole, &page[i])
 			mu.Lock()
 			defer mu.Unlock()
-			r.count(v)
+			if v == inFlight {
+				w.flying[page[i].UID] = true
+			} else {
+				w.count(v)
+			}
 			switch {
 			case errors.Is(err, ErrOutcomeUnknown),
 				away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)):
@@ -190,6 +322,11 @@ func (r *Report) doAll(ctx context.Context, page []message.Info,
 		away = fmt.Errorf("stopped: %w", context.Cause(ctx))
 	}
 	return away
+}
+
+// covers reports whether the selection's bounds contain a time.
+func (sel *Selection) covers(at message.Milli) bool {
+	return at >= sel.From && (sel.To == 0 || at <= sel.To)
 }
 
 // takes reports whether a message is selected. Its time has already been compared with the selection.

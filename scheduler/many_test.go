@@ -93,3 +93,49 @@ func TestMany_BeginsNoMoreOnceTheStoreIsAway(t *testing.T) {
 		}
 	})
 }
+
+// What is in flight during a cancel of many, and comes back, waits where the walk has been already.
+func TestMany_LooksAgainAtWhatWasInFlight(t *testing.T) {
+	for dry, want := range map[bool]scheduler.Report{
+		false: {Looked: 1, Matched: 4, Done: 2, Ended: 1, InFlight: 1}, true: {Looked: 1, Matched: 4, InFlight: 3},
+	} {
+		t.Run(fmt.Sprint("dry run ", dry), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rig.New(t, 1, nil)
+				for _, topic := range []string{"orders", "orders", "orders", "mail"} {
+					r.Push(scheduler.Push{Topic: topic})
+				}
+				r.Push(scheduler.Push{Topic: "orders", Delay: time.Hour})
+				if err := r.Store.Begin(t.Context(), 0, 1); err != nil {
+					t.Fatal(err)
+				}
+				claimed, err := r.Store.Claim(t.Context(), 0,
+					scheduler.Claim{Term: 1, Number: 1, Now: r.Clock.Milli(), Limit: 4, Bytes: 1 << 20})
+				if err != nil || len(claimed.Messages) != 4 {
+					t.Fatalf("%+v, %v", claimed, err)
+				}
+				orders := claimed.Messages[:0:0]
+				for _, m := range claimed.Messages {
+					if m.Topic == "orders" {
+						orders = append(orders, m)
+					}
+				}
+				time.AfterFunc(time.Second, func() {
+					_, err := r.Store.Return(context.Background(), 0, 1,
+						[]scheduler.Back{{UID: orders[0].UID, Claim: 1, Keep: true}}, r.Clock.Milli())
+					_, err2 := r.Store.Finish(context.Background(), 0, 1,
+						[]scheduler.End{{Message: orders[1], State: message.StateDelivered}}, r.Clock.Milli())
+					if err := errors.Join(err, err2); err != nil {
+						t.Error(err)
+					}
+				})
+				r.Passed = func() scheduler.Passage { return scheduler.PassedSome }
+				report, err := r.S.CancelMany(t.Context(), scheduler.Selection{Topic: "orders", DryRun: dry}, nil)
+				want.IntakeUnknown = true
+				if err != nil || report != want {
+					t.Errorf("%+v, %v; want %+v", report, err, want)
+				}
+			})
+		})
+	}
+}

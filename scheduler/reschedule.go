@@ -22,6 +22,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 		info, err := s.Resolve(ctx, ref)
 		if errors.Is(err, ErrUnknownID) {
 			result = AmendResult{Code: AmendUnknown}
+			result.Info.IntakeUnknown = errors.Is(err, ErrInIntake)
 			break
 		}
 		if err != nil {

@@ -32,6 +32,9 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Inf
 	if err != nil {
 		return message.Info{}, err
 	}
+	if len(found) == 0 && unsure {
+		return message.Info{}, ErrInIntake
+	}
 	attempts, err := choose(found, why)
 	if err != nil {
 		return message.Info{}, err
@@ -128,7 +131,7 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 		return CancelResult{}, err
 	}
 	if len(found) == 0 {
-		return CancelResult{Code: CancelUnknown, Buried: buried}, nil
+		return CancelResult{Code: CancelUnknown, Buried: buried, Info: message.Info{IntakeUnknown: unsure}}, nil
 	}
 	attempts, err := choose(found, forChange)
 	if err != nil {

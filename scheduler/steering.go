@@ -22,6 +22,8 @@ type Steering interface {
 	// Browse looks at up to q.Limit messages of a bucket, ordered by time: the waiting ones (in the bucket first, then
 	// lane by lane) or the dead ones. Messages in flight are not among them.
 	Browse(ctx context.Context, bucket message.Bucket, q Browse) (Browsed, error)
+	// Claims lists up to limit messages in flight by uid, after the given one, whosever claims they are.
+	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
 	// Requeue replaces a dead message by m, which waits in the same bucket under a new uid and under the name of the
 	// dead message, if it has one. The dead message becomes canceled (KindRequeued, which names m). If it was
 	// uncertain, m is uncertain from the start: a cancel by name concerns both.
@@ -245,6 +247,8 @@ type Report struct {
 	// InFlight, Maybe and Ended were not changed as requested: they were being delivered, may have been delivered, or
 	// had ended. For Failed the call failed; some of them may have been changed only if the error is ErrOutcomeUnknown.
 	InFlight, Maybe, Ended, Failed int
+	// IntakeUnknown: the intake may hold pushes that were stored before the call, and were not looked at.
+	IntakeUnknown bool
 }
 
 // Requeue describes the new message that a requeue makes of a dead one.

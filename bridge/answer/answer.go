@@ -118,7 +118,7 @@ func Info(i *message.Info) wire.Info {
 		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Attempt,
 		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), ParkedWhy: i.ParkedWhy,
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
-		Intake: intake(i),
+		Intake: intake(i.IntakeUnknown),
 	}
 	if i.Bare {
 		w.Durable = wire.DurableRedis
@@ -163,8 +163,8 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 	case scheduler.CancelMaybe:
 		return wire.Canceled{}, maybe()
 	case scheduler.CancelUnknown:
-		p := Problem(scheduler.ErrUnknownID)
-		p.ID, p.Buried = id, r.Buried
+		p := unknown(id, i)
+		p.Buried = r.Buried
 		switch {
 		case r.Buried:
 			p.Detail += "; a push of it that stands in the intake by now will be accepted as canceled"
@@ -182,17 +182,28 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 	return wire.Canceled{}, ended(id, i)
 }
 
+// unknown returns the problem for an id that no message has.
+func unknown(id string, i *message.Info) wire.Problem {
+	err := scheduler.ErrUnknownID
+	if i.IntakeUnknown {
+		err = scheduler.ErrInIntake
+	}
+	p := Problem(err)
+	p.ID = id
+	return p
+}
+
 // conflict returns the problem for a change that the state of the message forbids.
 func conflict(id string, i *message.Info, word, detail string) *wire.Problem {
 	return &wire.Problem{
 		Status: http.StatusConflict, Word: word, Detail: detail, ID: id, UID: string(i.UID), State: i.State.String(),
-		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Intake: intake(i),
+		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Intake: intake(i.IntakeUnknown),
 	}
 }
 
-// intake returns what is known of the pushes of a message's name that the intake may hold.
-func intake(i *message.Info) string {
-	if i.IntakeUnknown {
+// intake returns what is known of the pushes that the intake may hold.
+func intake(unknown bool) string {
+	if unknown {
 		return wire.IntakeUnknown
 	}
 	return ""
@@ -221,7 +232,7 @@ func canceled(i *message.Info) wire.Canceled {
 	return wire.Canceled{
 		ID: name(i), UID: string(i.UID), State: message.StateCanceled.String(), Topic: i.Topic,
 		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
-		Attempt: i.Attempt, Intake: intake(i),
+		Attempt: i.Attempt, Intake: intake(i.IntakeUnknown),
 	}
 }
 

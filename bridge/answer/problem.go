@@ -21,6 +21,7 @@ const (
 	WordOutcomeUnknown = "outcome_unknown"
 	WordDuplicateID    = "duplicate_id"
 	WordUnknownID      = "unknown_id"
+	WordInIntake       = "in_intake"
 	WordAmbiguousID    = "ambiguous_id"
 	WordTooFar         = "too_far"
 	WordStaleUID       = "stale_uid"
@@ -61,6 +62,7 @@ var problems = []struct {
 }{
 	// This one is first: a change that may have happened must never be reported as one that did not.
 	{scheduler.ErrOutcomeUnknown, http.StatusGatewayTimeout, WordOutcomeUnknown},
+	{scheduler.ErrInIntake, http.StatusAccepted, WordInIntake},
 	{scheduler.ErrUnknownID, http.StatusNotFound, WordUnknownID},
 	{scheduler.ErrDuplicateID, http.StatusConflict, WordDuplicateID},
 	{scheduler.ErrAmbiguousID, http.StatusConflict, WordAmbiguousID},
@@ -113,6 +115,8 @@ func Problem(err error) wire.Problem {
 			switch {
 			case p.word == WordUnknownID:
 				detail = "no message, live or remembered, has this id"
+			case p.word == WordInIntake:
+				detail = "no message has this id by now; the intake may hold a push of it that nobody has handled yet"
 			case p.word == WordUnknownReject, p.err == ErrUnreachable: // a hidden reject must look missing
 				detail = p.err.Error()
 			case p.status >= http.StatusInternalServerError:

@@ -29,10 +29,14 @@ func Amend(id string, r *scheduler.AmendResult) (wire.Rescheduled, *wire.Problem
 	i := &r.Info
 	switch r.Code {
 	case scheduler.AmendDone:
+		durable := ""
+		if i.Bare {
+			durable = wire.DurableRedis
+		}
 		return wire.Rescheduled{
 			ID: name(i), UID: string(i.UID), State: i.State.String(), Due: wire.FormatTime(int64(i.Due)),
 			Version:  i.Version,
-			Priority: i.Priority, Topic: i.Topic,
+			Priority: i.Priority, Topic: i.Topic, Durable: durable,
 		}, nil
 	case scheduler.AmendInFlight:
 		return wire.Rescheduled{}, inFlight(id, i)
@@ -46,8 +50,7 @@ func Amend(id string, r *scheduler.AmendResult) (wire.Rescheduled, *wire.Problem
 	case scheduler.AmendEnded:
 		return wire.Rescheduled{}, ended(id, i)
 	}
-	p := Problem(scheduler.ErrUnknownID)
-	p.ID = id
+	p := unknown(id, i)
 	return wire.Rescheduled{}, &p
 }
 
@@ -116,7 +119,7 @@ func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 func Report(r scheduler.Report, dryRun bool) wire.Report {
 	return wire.Report{
 		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe,
-		Ended: r.Ended, Failed: r.Failed,
+		Ended: r.Ended, Failed: r.Failed, Intake: intake(r.IntakeUnknown),
 	}
 }
 

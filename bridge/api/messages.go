@@ -131,6 +131,7 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // answer.Cancel answers the zero result with this error
 		return err
 	}
+	result.Info.IntakeUnknown = result.Info.IntakeUnknown || errors.Is(err, scheduler.ErrInIntake)
 	canceled, refused := answer.Cancel(r.PathValue("id"), &result)
 	if refused != nil {
 		return &problem{*refused}

@@ -24,6 +24,7 @@ var (
 	notTaken = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrBehind, scheduler.ErrOutcomeUnknown,
 		context.DeadlineExceeded, errElse}
 	noSuch    = []error{scheduler.ErrUnknownID, scheduler.ErrAmbiguousID}
+	perhaps   = append([]error{scheduler.ErrInIntake}, noSuch...)
 	stopped   = []error{scheduler.ErrStopping, context.Canceled}
 	pushFails = slices.Concat(notTaken,
 		[]error{scheduler.ErrDuplicateID, scheduler.ErrStaleUID, scheduler.ErrMaybeDelivered,
@@ -34,10 +35,10 @@ var (
 	fails = map[string][]error{
 		"POST /v1/messages":            pushFails,
 		"POST /v1/messages/batch":      pushFails, // in the results
-		"GET /v1/messages/{id}":        slices.Concat(away, noSuch),
-		"DELETE /v1/messages/{id}":     slices.Concat(notTaken, noSuch),
-		"PATCH /v1/messages/{id}":      slices.Concat(notTaken, noSuch, []error{scheduler.ErrTooFar}),
-		"POST /v1/messages/{id}/run":   slices.Concat(notTaken, noSuch),
+		"GET /v1/messages/{id}":        slices.Concat(away, perhaps),
+		"DELETE /v1/messages/{id}":     slices.Concat(notTaken, perhaps),
+		"PATCH /v1/messages/{id}":      slices.Concat(notTaken, perhaps, []error{scheduler.ErrTooFar}),
+		"POST /v1/messages/{id}/run":   slices.Concat(notTaken, perhaps),
 		"POST /v1/messages/cancel":     slices.Concat(notTaken, stopped),
 		"POST /v1/messages/reschedule": slices.Concat(notTaken, stopped),
 		"GET /v1/dead": slices.Concat(away,
@@ -257,6 +258,7 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 				scheduler.CancelInFlight, scheduler.CancelMaybe, scheduler.CancelEnded} {
 				w := full()
 				w.canceled.Code, w.canceled.Info.State = code, state
+				w.canceled.Info.IntakeUnknown = code != scheduler.CancelUnknown || state == message.StateDead
 				if code == scheduler.CancelEnded && !state.Ended() {
 					continue
 				}

@@ -37,9 +37,10 @@ func full() *world {
 			Headers: []message.Header{{Name: "X", Value: "1"}},
 			Body:    []byte("hello"), Mark: message.Mark{Uncertain: true, Refusals: 3, Lane: "ORDERS"},
 		},
-		State: message.StateDead, Version: 4, EndedAt: later, Reason: "no permission",
+		State: message.StateDead, Version: 4, EndedAt: later, Reason: "no permission", IntakeUnknown: true, Bare: true,
 	}
-	report := scheduler.Report{Looked: 9, Matched: 8, Done: 3, InFlight: 2, Maybe: 1, Ended: 1, Failed: 1}
+	report := scheduler.Report{Looked: 9, Matched: 8, Done: 3, InFlight: 2, Maybe: 1, Ended: 1, Failed: 1,
+		IntakeUnknown: true}
 	return &world{
 		accepted: scheduler.Accepted{ID: "a", UID: uidA, Due: later, State: message.StateWaiting, Version: 1},
 		info:     info,

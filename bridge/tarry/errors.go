@@ -26,6 +26,8 @@ var ErrCopy = errors.New("tarry: the message is a copy of one that ended")
 var (
 	// ErrUnknownID: no such message is known. The answer promises nothing.
 	ErrUnknownID = &Error{Word: "unknown_id", Detail: "no message with this id is known"}
+	// ErrInIntake: no such message is known by now, and tarry's intake may hold a push of it. Call again.
+	ErrInIntake = &Error{Word: "in_intake", Detail: "no message with this id is known by now; it may be on its way"}
 	// ErrAmbiguousID: messages of several topics or keys have this id. Set Topic and Key too.
 	ErrAmbiguousID = &Error{Word: "ambiguous_id", Detail: "several messages have this id"}
 	// ErrVersionMismatch: the message does not have the given version; Error.Version is the version that it has.

@@ -218,6 +218,8 @@ type Report struct {
 	MaybeDelivered int `json:"maybe_delivered"`
 	Ended          int `json:"ended"`
 	Failed         int `json:"failed"`
+	// Intake is "unknown" if tarry's intake may hold pushes from before the call, which were not looked at.
+	Intake string `json:"intake"`
 }
 
 // CancelMany cancels the selected waiting messages. One instance works through all of them, in bounded steps, before it

@@ -95,6 +95,7 @@ type Rescheduled struct {
 	Version  uint64 `json:"version"`
 	Priority uint8  `json:"priority"`
 	Topic    string `json:"topic"`
+	Durable  string `json:"durable,omitempty"` // DurableRedis if the journal refused the content
 }
 
 // Report is the answer to an operation on many messages: what it did, or in a dry run would do. Matches not counted
@@ -111,6 +112,8 @@ type Report struct {
 	Maybe    int `json:"maybe_delivered"`
 	Ended    int `json:"ended"`
 	Failed   int `json:"failed"`
+	// Intake is IntakeUnknown if the intake may hold pushes that were not looked at, or empty.
+	Intake string `json:"intake,omitempty"`
 }
 
 // Info is the answer to a look-up. A text body is in Body, any other in BodyBase64; both are absent if the message's

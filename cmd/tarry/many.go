@@ -123,6 +123,9 @@ func (c caller) manyText(done string, do func(progress func(wire.Report)) (wire.
 		return answered(before(err, r.Done, done), c.json)
 	}
 	text := fmt.Sprintf("%d examined, %d match", r.Looked, r.Matched)
+	if r.Intake != "" {
+		text += " (the intake may hold more)"
+	}
 	if r.DryRun {
 		return c.show(raw, "dry run, nothing was changed; "+text)
 	}
