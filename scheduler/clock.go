@@ -143,6 +143,22 @@ func (c *Clock) Spread() time.Duration {
 	return votes[len(votes)-1].low.Sub(votes[0].low)
 }
 
+// Voters is how many clocks vote if all are at hand.
+const Voters = 3
+
+// Votes returns how many clocks vote now. With fewer than Voters no majority corrects a clock: the earlier of two
+// decides what is due, so one that is slow holds everything back.
+func (c *Clock) Votes() int {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return len(c.votesLocked())
+}
+
+// Disputes reports whether a due time has come by one clock and, because they disagree, not by the one that decides.
+func (c *Clock) Disputes(due message.Milli) bool {
+	return due > c.Milli() && due <= message.Milli(c.Latest().UnixMilli())
+}
+
 // Of returns the current time by one server's clock, and whether it is based on a fresh sample.
 func (c *Clock) Of(source string) (time.Time, bool) {
 	c.mu.Lock()

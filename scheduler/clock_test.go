@@ -220,3 +220,20 @@ func TestScheduler_CountsNoLongestWaitFromADoubtfulTime(t *testing.T) {
 	h.mono++
 	check(time.Hour)
 }
+
+func TestClock_TellsHowManyVoteAndWhatTheyDispute(t *testing.T) {
+	h := &hands{wall: noon}
+	c := NewClock(h.local())
+	if n := c.Votes(); n != 1 {
+		t.Errorf("alone, %d vote", n)
+	}
+	c.Sample("redis", noon.Add(-time.Hour), 0, 0)
+	due := message.CeilMilli(noon.Add(-time.Minute))
+	if n := c.Votes(); n != 2 || !c.Disputes(due) || c.Disputes(due.Add(-time.Hour)) || c.Disputes(due.Add(time.Hour)) {
+		t.Errorf("%d vote; a minute ago is disputed: %v", n, c.Disputes(due))
+	}
+	c.Sample("nats", noon, 0, 0)
+	if n := c.Votes(); n != Voters || c.Disputes(due) {
+		t.Errorf("%d vote; a minute ago is disputed: %v", n, c.Disputes(due))
+	}
+}

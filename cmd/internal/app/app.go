@@ -162,7 +162,7 @@ func (a *App) wireScheduler() (err error) {
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
 	}
-	a.instance = instance{Scheduler: a.scheduler, Leader: a.leader}
+	a.instance = instance{Scheduler: a.scheduler, Leader: a.leader, clock: a.clock}
 	if a.journal.mode != journal.Off {
 		a.instance.store = a.store
 	}

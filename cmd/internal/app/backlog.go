@@ -37,7 +37,8 @@ func newBacklog(a *App) *backlog {
 		overdue: desc("overdue",
 			"Messages that wait and are due, by what holds them: none, parked, paused or rate.", "held"),
 		oldest: desc("overdue_seconds",
-			"For how long the oldest waiting message has been due, by what holds it, however often it was tried "+
+			"For how long the oldest waiting message has been due, by what holds it (none, parked, paused, rate, or a clock "+
+				"that disagrees), however often it was tried "+
 				"meanwhile. A message that NATS permanently refused and that will be retried counts from its next try "+
 				"(none).", "held"),
 		intake: desc("intake_backlog", "Pushes by tag that are stored in the intake stream and not accepted yet."),
@@ -105,11 +106,37 @@ func (b *backlog) lookAtStore(ctx context.Context) (all []prometheus.Metric) {
 		gauge(b.overdue, float64(w.Overdue), message.Hold(hold).String())
 		gauge(b.oldest, seconds, message.Hold(hold).String())
 	}
+	gauge(b.oldest, b.disputed(ctx, now, &sum), "clock")
 	gauge(b.messages, float64(waiting), message.StateWaiting.String())
 	gauge(b.messages, float64(sum.InFlight), message.StateInFlight.String())
 	gauge(b.messages, float64(sum.Dead), message.StateDead.String())
 	return all
 }
+
+// disputed returns for how long a message has been due by one clock and, because they disagree, not by the one that
+// decides.
+func (b *backlog) disputed(ctx context.Context, now message.Milli, due *scheduler.Total) float64 {
+	latest := message.Milli(b.a.clock.Latest().UnixMilli())
+	if latest-now < clockDispute {
+		return 0
+	}
+	totals, err := b.a.store.Totals(ctx, latest)
+	if err != nil {
+		return 0
+	}
+	var sum scheduler.Total
+	for _, t := range totals {
+		sum.Add(t)
+	}
+	by := sum.Waiting[message.HoldNone]
+	if by.Overdue <= due.Waiting[message.HoldNone].Overdue {
+		return 0
+	}
+	return float64(latest-max(by.Oldest, now)) / 1000
+}
+
+// clockDispute is how far the clocks must be apart before messages count as held by them, in ms.
+const clockDispute message.Milli = 100
 
 func (b *backlog) lookAtStreams(ctx context.Context) []prometheus.Metric {
 	held, err := b.a.contents.Held(ctx)

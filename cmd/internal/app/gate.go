@@ -36,6 +36,7 @@ type instance struct {
 	*scheduler.Scheduler
 	*lead.Leader
 	store store // nil without a journal
+	clock *scheduler.Clock
 }
 
 // Get finds one message, with the reason why it is held back, and with whether the journal could not record it.
@@ -43,6 +44,8 @@ func (i instance) Get(ctx context.Context, ref scheduler.Ref) (message.Info, err
 	info, err := i.Scheduler.Get(ctx, ref)
 	if lane := info.Mark.Lane; lane != "" {
 		info.ParkedWhy = i.Why(lane, info.Topic)
+	} else if info.State == message.StateWaiting && i.clock.Disputes(info.Due) {
+		info.ParkedWhy = "the clocks disagree: it is due by one of them, and not by the one that decides"
 	}
 	if err == nil && i.store != nil {
 		info.Bare = i.bare(ctx, info.UID)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -47,6 +48,8 @@ const (
 	startPatience = 3 * time.Second
 	// clockAlarm is the spread of the clocks above which they are logged as disagreeing.
 	clockAlarm = time.Second
+	// fewPatience is how long a clock may be missing before that is logged.
+	fewPatience = 30 * time.Second
 )
 
 // errNotAsked is the state before the first look.
@@ -58,7 +61,7 @@ func newHealth(a *App) *health {
 
 // run looks at the store until ctx ends.
 func (h *health) run(ctx context.Context) error {
-	apart := false
+	apart, few, since := false, false, time.Now()
 	return h.every(ctx, h.a.callTimeout(), func(call context.Context) {
 		h.note(ctx, h.a.holds(), &h.store, h.lookAtStore(call))
 		if spread := h.a.clock.Spread(); spread > clockAlarm && !apart {
@@ -67,6 +70,13 @@ func (h *health) run(ctx context.Context) error {
 		} else if spread <= clockAlarm/2 && apart {
 			apart = false
 			h.a.log.Info().Msg("clocks agree again")
+		}
+		switch err := h.clocksErr(); {
+		case err == nil || h.a.cfg.InMemory():
+			few, since = false, time.Now()
+		case !few && time.Since(since) > fewPatience:
+			few = true
+			h.a.log.Warn().Err(err).Msg("no majority corrects a clock")
 		}
 	})
 }
@@ -202,6 +212,9 @@ func (h *health) checks(context.Context) []api.Check {
 		{Name: h.a.elects(), Err: h.electionErr()},
 		{Name: "machine_id", Needed: true, Err: h.machineErr()},
 	}
+	if !h.a.cfg.InMemory() { // else all clocks are its own
+		all = append(all, api.Check{Name: "clocks", Err: h.clocksErr()})
+	}
 	switch h.a.journal.mode {
 	case journal.Sync:
 		all = append(all, api.Check{Name: "journal", Needed: true, Err: db.err})
@@ -209,6 +222,16 @@ func (h *health) checks(context.Context) []api.Check {
 		all = append(all, h.inBuckets(api.Check{Name: "journal", Err: db.err}, db))
 	}
 	return all
+}
+
+// clocksErr returns an error if a server that answers shows no time.
+func (h *health) clocksErr() error {
+	store, _ := h.seen()
+	if n := h.a.clock.Votes(); n < scheduler.Voters && store.err == nil && h.natsErr() == nil {
+		return fmt.Errorf("%d of %d clocks vote (a nats-server before 2.10 shows no time): the slowest decides what is due",
+			n, scheduler.Voters)
+	}
+	return nil
 }
 
 func (h *health) storeCheck(store holding) api.Check {
