@@ -44,6 +44,9 @@ type Config struct {
 	// Ready checks everything that an instance needs, whether leader or standby. If nil, the instance is always ready.
 	Ready func(ctx context.Context) []Check
 
+	// Clocks returns an error while no majority of clocks votes, for /v1/cluster. nil returns none.
+	Clocks func() error
+
 	Namespace string
 	Version   string // of the binary, for the build metric
 	// Token is the token that clients must send; it has all rights. Tokens are further tokens, each with its own

@@ -46,6 +46,11 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.Journal = s.journalState(ctx)
 	a.Checks = s.ownChecks(ctx)
+	if s.cfg.Clocks != nil {
+		if err := s.cfg.Clocks(); err != nil {
+			a.Clocks = err.Error()
+		}
+	}
 	return s.respondValue(w, http.StatusOK, a)
 }
 

@@ -25,6 +25,7 @@ type world struct {
 	canceled scheduler.CancelResult
 	getErr   error
 	ready    []api.Check
+	clocks   error
 	panics   bool
 }
 
@@ -88,6 +89,7 @@ func full() *world {
 				{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2", OtherStore: true}},
 		}},
 		rejects: newRejects(),
+		clocks:  errors.New("2 of 3 clocks vote"),
 		ready: []api.Check{
 			{Name: "redis", Needed: true, Buckets: []message.Bucket{1}, Err: errors.New("not certified")},
 			{Name: "nats", Err: errors.New("no connection")}},
@@ -152,6 +154,7 @@ func (w *world) config(c *api.Config) {
 	c.Rejects = w.rejects
 	c.Now = func() time.Time { return noon }
 	c.Ready = func(context.Context) []api.Check { return w.ready }
+	c.Clocks = func() error { return w.clocks }
 }
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

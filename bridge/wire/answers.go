@@ -230,6 +230,7 @@ type Cluster struct {
 	Parked    []Parked      `json:"parked,omitempty"`
 	Journal   *JournalState `json:"journal,omitempty"` // nil where it is not known
 	Checks    []Check       `json:"checks,omitempty"`  // of the instance that answers
+	Clocks    string        `json:"clocks,omitempty"`  // why no majority of clocks votes there; empty if one does
 }
 
 // Leader names the leading instance and says since when it leads.

@@ -34,6 +34,9 @@ func clusterText(t clock, c *wire.Cluster) string {
 	if lacks := missing(c.Checks); lacks != "" {
 		b.WriteString("this instance lacks " + lacks + "\n")
 	}
+	if c.Clocks != "" {
+		b.WriteString("clocks: " + printable(c.Clocks, "") + "\n")
+	}
 	for _, p := range c.Parked {
 		b.WriteString("parked: " + printable(p.Why, "") + "\n")
 	}

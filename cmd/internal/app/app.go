@@ -232,7 +232,7 @@ func (a *App) wireHTTP() (err error) {
 		}
 	}
 	a.api, err = api.New(api.Config{
-		Service: a.instance, Cluster: a.cluster, Ready: a.health.checks,
+		Service: a.instance, Cluster: a.cluster, Ready: a.health.checks, Clocks: a.health.clocksErr,
 		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens),
 		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),

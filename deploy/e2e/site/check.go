@@ -175,7 +175,7 @@ func (c *checker) cancels() {
 		s := c.h.Sent[k.Seq]
 		switch {
 		// by tag, the answer may arrive before any instance has the push
-		case k.Word == "unknown_id" && s != nil && s.Uid != "" && !c.h.Lossy:
+		case (k.Word == "unknown_id" || k.Word == "in_intake") && s != nil && s.Uid != "" && !c.h.Lossy:
 			c.fail(ruleUnknown, k.Seq, "uid %s, asked for at %s", s.Uid, Stamp(k.At))
 		case k.Word == OkCancel && len(came) > 0:
 			c.fail(RuleCanceled, k.Seq, "canceled at %s, seen at %s", Stamp(k.At), Stamp(came[0].At))

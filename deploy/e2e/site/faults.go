@@ -26,7 +26,7 @@ func (s *Site) Metric(i *Instance, name string) int64 {
 }
 
 // Missing waits until the instance says that it lacks exactly these things. Without redis it holds no machine id
-// either, and without a server its clock does not vote.
+// either.
 func (s *Site) Missing(i *Instance, what ...string) {
 	s.T.Helper()
 	lab.Eventually(s.T, Patience, func() error {
@@ -36,7 +36,7 @@ func (s *Site) Missing(i *Instance, what ...string) {
 		}
 		var failing []string
 		for _, c := range a.Checks {
-			if !c.OK && c.Name != "machine_id" && c.Name != "clocks" {
+			if !c.OK && c.Name != "machine_id" {
 				failing = append(failing, c.Name)
 			}
 		}

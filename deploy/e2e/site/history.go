@@ -208,7 +208,8 @@ func (h *History) sparedLocked() map[int]bool {
 	for _, c := range h.canceled {
 		switch {
 		case c.Word == "in_flight", c.Word == "already_delivered", c.Word == "unavailable": // nothing was done: it must
-		case c.Word == "unknown_id" && !h.Lossy: // by tag: it had not been accepted yet, and must arrive later
+		case (c.Word == "unknown_id" || c.Word == "in_intake") && !h.Lossy:
+			// by tag: it had not been accepted yet, and must arrive later
 		default:
 			spared[c.Seq] = true
 		}
