@@ -6,6 +6,7 @@ package record
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -186,12 +187,23 @@ type Lag struct {
 	Err error
 }
 
-// Ended returns an end as the journal records it, without the instance and the time.
+// nameWith is how long after its acceptance a claimed message may lack one in the journal: the instance that accepted
+// it commits that from memory, and its leader the end, and whichever commits first. What no instance commits in a
+// second, the drainer commits in the order of the outbox.
+const nameWith = 10 * time.Second
+
+// Ended returns an end as the journal records it, without the instance and the time. Soon after the acceptance of a
+// message with an id the change holds its content too: else a delivery that is committed first has no name, and if the
+// timeline is lost then, a repeated push is delivered once more.
 func Ended(e *scheduler.End) Change {
 	m := e.Message
 	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt,
 		Attempt: m.Attempt,
 		Stream:  e.Stream, Sequence: e.Sequence, Due: m.Due, Uncertain: e.Uncertain, Refusals: m.Mark.Refusals}
+	if m.ID != "" && m.ClaimedAt <= message.CeilMilli(m.UID.Time()).Add(nameWith) {
+		own := *m
+		c.Message = &own
+	}
 	return c
 }
 

@@ -3,6 +3,7 @@ package journaltest
 import (
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -41,6 +42,25 @@ var namesPromises = []promise{
 		t.write(end)
 		t.wantRecords(t.names(first)[0][1:], without(recorded(accept(first), end)))
 		t.wantUIDs(slices.Concat(t.names()...))
+	}},
+	{"a delivery that is written before its acceptance has its name", func(t *trial) {
+		m := newMessage(1, id("order-1"), topic("mail.x"), key("a"))
+		claimed := *m
+		claimed.ClaimedAt = message.CeilMilli(m.UID.Time()).Add(time.Second)
+		end := record.Ended(&scheduler.End{Message: &claimed, State: message.StateDelivered})
+		end.At = claimed.ClaimedAt
+		t.write(end)
+		repeat := newMessage(2, id("order-1"), topic("mail.x"), key("a"))
+		for range 2 {
+			found := t.names(repeat)[0]
+			if t.wantUIDs(found, m); found[0].State != message.StateDelivered || found[0].Digest != m.Digest {
+				t.Fatalf("the journal has %+v", found[0])
+			}
+			t.write(accept(m))
+		}
+		if whole := t.records(m.UID)[0]; string(whole.Body) != string(m.Body) {
+			t.Fatalf("the body is %q", whole.Body)
+		}
 	}},
 	{"what a name has had is bounded, the latest stay", func(t *trial) {
 		var all []*message.Message
