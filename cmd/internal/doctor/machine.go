@@ -99,7 +99,9 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 		}
 		delete(best, r.source)
 		kind, _, _ := strings.Cut(r.source, " ")
-		kinds[kind] = true
+		if kind != "journal" { // it has no vote
+			kinds[kind] = true
+		}
 		parts = append(parts, fmt.Sprintf("%s %+d ms (± %d)", r.source, r.ahead.Milliseconds(),
 			(r.unsure+time.Millisecond-1)/time.Millisecond))
 		if r.ahead < low.ahead {
@@ -122,8 +124,8 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 	case worst > clockWarn:
 		n.warn("clocks", found, change)
 	case len(kinds) < 2:
-		n.ok("clocks", "%s; with fewer than three clocks, no median corrects a clock that jumps (NATS 2.10 or later, "+
-			"or the journal, adds a clock)", found)
+		n.ok("clocks", "%s; with fewer than three clocks, no median corrects a clock that jumps (NATS 2.10 or "+
+			"later has one, once the intake is there)", found)
 	default:
 		n.ok("clocks", "%s", found)
 	}

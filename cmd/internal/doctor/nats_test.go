@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/cmd/internal/doctor"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -240,6 +241,23 @@ func TestNATS_ServersThatAreAwayAreWarnedOfWhileOneIsUp(t *testing.T) {
 	s := healthy(t)
 	s["NATS_URL"] = "nats://" + nobody(t) + "," + s["NATS_URL"]
 	s.diagnosis(t).fails().warns("nats reachable", "zookeeper ensemble")
+}
+
+// TestNATS_WhoseRejectsAreAtTheirLimit: what refused pushes the stream of rejects has to drop is told before it is.
+func TestNATS_WhoseRejectsAreAtTheirLimit(t *testing.T) {
+	t.Parallel()
+	s := healthy(t)
+	s["NATS_REJECTS_PER_SUBJECT"] = "3"
+	js := dialNATS(t, s["NATS_URL"])
+	subject := link.RejectsSubject(s["NAMESPACE"])
+	create(t, js, jetstream.StreamConfig{Name: link.RejectsName(s["NAMESPACE"]), Subjects: []string{subject + ".>"}})
+	for i := range 3 {
+		s.diagnosis(t).has(doctor.OK, "nats", "rejects", fmt.Sprintf("%d reject", i))
+		if _, err := js.Publish(t.Context(), subject+".orders", nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s.diagnosis(t).has(doctor.Warn, "nats", "rejects", "orders (3)")
 }
 
 func TestNATS_WhosePayloadIsLargerThanARequest(t *testing.T) {

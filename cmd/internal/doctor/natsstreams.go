@@ -176,6 +176,45 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 	}
 }
 
+// rejects checks whether the stream of rejects drops old ones for new ones.
+func (s *natsSeen) rejects(ctx context.Context, streams []link.StreamInfo) {
+	name, most := link.RejectsName(s.cfg.Namespace), int64(s.cfg.NATS.Rejects.PerSubject)
+	if !slices.ContainsFunc(streams, func(st link.StreamInfo) bool { return st.Config.Name == name }) {
+		return
+	}
+	var info struct {
+		State struct {
+			Messages int              `json:"messages"`
+			Bytes    int64            `json:"bytes"`
+			Subjects map[string]int64 `json:"subjects"`
+		} `json:"state"`
+	}
+	prefix := link.RejectsSubject(s.cfg.Namespace) + "."
+	err := s.asked(ctx, func(ctx context.Context) error {
+		return link.AskBriefly(ctx, s.nc, apiStreamInfo+name, map[string]string{"subjects_filter": prefix + ">"}, &info)
+	})
+	if err != nil {
+		s.unchecked("rejects", err, "let the user publish to "+apiStreamInfo+name)
+		return
+	}
+	var full []string
+	for subject, n := range info.State.Subjects {
+		if n >= most {
+			full = append(full, fmt.Sprintf("%s (%d)", strings.TrimPrefix(subject, prefix), n))
+		}
+	}
+	slices.Sort(full)
+	found, change := plural(info.State.Messages, "reject")+" of the last 7 days", ""
+	if len(full) > 0 {
+		found += ", at the limit: topics under " + shorten(full)
+	}
+	if len(full) > 0 || share(info.State.Bytes, s.cfg.NATS.Rejects.MaxBytes) > fullWarn {
+		change = "look at them (tarry rejected list) and mend their producers: at the limit the oldest are dropped; a " +
+			"journal keeps them all"
+	}
+	s.judge(Warn, "rejects", found, change)
+}
+
 func copies(n int) string {
 	if n == 1 {
 		return "1 copy"
