@@ -38,6 +38,8 @@ var (
 	ErrUnknownID = errors.New("unknown id")
 	// ErrInIntake is ErrUnknownID while the intake may hold a push with the id.
 	ErrInIntake = fmt.Errorf("%w by now", ErrUnknownID)
+	// ErrRejected: the last push of this id was acknowledged by the intake and then not accepted.
+	ErrRejected = errors.New("rejected")
 	// ErrAmbiguousID: messages of several topics or keys have this id.
 	ErrAmbiguousID = errors.New("ambiguous id")
 	// ErrClockBack: the machine's clock went back; ids cannot be given out.

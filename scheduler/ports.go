@@ -2,7 +2,9 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -31,6 +33,8 @@ type Acceptor interface {
 	// bucket's earliest due time after the add if the add made it earlier, else 0.
 	Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 		now message.Milli) (results []AddResult, head message.Milli, err error)
+	// Reject records for the journal, if one is kept, that a push is not accepted. It changes no message.
+	Reject(ctx context.Context, r *Rejected, now message.Milli) (Receipt, error)
 	// Find returns every message, live or remembered, that ref names and its viewer may see. If more than MaxNamesOfID
 	// names of a bucket match, it returns ErrAmbiguousID and the messages found so far, so that the cost of a look-up
 	// does not grow with the number of names. If a record cannot be read, it returns ErrUnreadable and all other
@@ -286,11 +290,43 @@ type Journal interface {
 	// Remembered returns for each push the messages that have its uid or its name, without headers and body: the latest
 	// accepted first, and at most MaxRemembered per name.
 	Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error)
+	// Rejects returns up to limit pushes that ref names and its viewer may see, and that were rejected after NATS had
+	// acknowledged them: the latest first, without digest and body.
+	Rejects(ctx context.Context, ref Ref, limit int) ([]Rejected, error)
 	// WritePause records, in every mode, a change of pauses that the timeline has made, unless the journal has a later
 	// change of that pattern. It returns ErrFenced for a change under a superseded certification. Any other error
 	// leaves the outcome open.
 	WritePause(ctx context.Context, c PauseChange) error
 }
+
+// Rejected is a push of the intake that was acknowledged to its producer and then not accepted, as the journal has it.
+// Texts have at most 255 bytes.
+type Rejected struct {
+	UID message.UID
+	// ID is the client id, or empty.
+	ID, Topic string
+	At        message.Milli
+	// Reason is the word of the refusal and its text.
+	Reason string
+	// Size and Digest, SHA-256, are of the whole body. Body has at most MaxRejectBody bytes of it.
+	Size   int
+	Digest [32]byte
+	Body   []byte
+}
+
+// MaxRejectBody bounds what the journal keeps of the body of a rejected push: the stream of rejects has the whole.
+const MaxRejectBody = 64 << 10
+
+// RejectedError is ErrRejected with the push.
+type RejectedError struct{ Rejected }
+
+func (e *RejectedError) Error() string {
+	return fmt.Sprintf("no message has this id: a push of it on %s was rejected at %s: %s", e.Topic,
+		e.At.Time().Format(time.RFC3339), e.Reason)
+}
+
+// Unwrap makes it ErrRejected.
+func (e *RejectedError) Unwrap() error { return ErrRejected }
 
 // Recorded names a change by the version it made and by the certification under which its store reported it. Under a
 // higher certification the same version may be another change.
@@ -310,8 +346,9 @@ func (noJournal) Await(_ context.Context, changes []Recorded, held func(int, boo
 	}
 	return nil
 }
-func (noJournal) Find(context.Context, Ref) ([]message.Info, error) { return nil, nil }
-func (noJournal) WritePause(context.Context, PauseChange) error     { return nil }
+func (noJournal) Find(context.Context, Ref) ([]message.Info, error)     { return nil, nil }
+func (noJournal) Rejects(context.Context, Ref, int) ([]Rejected, error) { return nil, nil }
+func (noJournal) WritePause(context.Context, PauseChange) error         { return nil }
 func (noJournal) Remembered(_ context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	return make([][]message.Info, len(pushes)), nil
 }

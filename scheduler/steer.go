@@ -35,6 +35,11 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Inf
 	if len(found) == 0 && unsure {
 		return message.Info{}, ErrInIntake
 	}
+	if why == forReading {
+		if err := s.rejected(ctx, ref, found); err != nil {
+			return message.Info{}, err
+		}
+	}
 	attempts, err := choose(found, why)
 	if err != nil {
 		return message.Info{}, err
@@ -42,6 +47,37 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Inf
 	info := attempts.meant()
 	info.IntakeUnknown = unsure
 	return info, nil
+}
+
+// rejected returns a RejectedError if nothing found lives, and the last push of the name was rejected.
+func (s *Scheduler) rejected(ctx context.Context, ref Ref, found []message.Info) error {
+	if slices.ContainsFunc(found, func(i message.Info) bool { return !i.State.Ended() }) {
+		return nil
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	rejects, err := s.cfg.Journal.Rejects(ctx, ref, 1)
+	switch {
+	case err != nil && len(found) == 0:
+		return fmt.Errorf("look up rejects: %w", err)
+	case err == nil && len(rejects) > 0 && !slices.ContainsFunc(found, func(i message.Info) bool {
+		return i.UID.Compare(rejects[0].UID) >= 0
+	}):
+		return &RejectedError{rejects[0]}
+	}
+	return nil
+}
+
+// Reject records in the journal, as its mode promises, a push that is not accepted although its producer was told that
+// it is stored.
+func (s *Scheduler) Reject(ctx context.Context, r *Rejected) error {
+	record := func(ctx context.Context, _ message.Bucket, now message.Milli) (Receipt, error) {
+		return s.cfg.Timeline.Reject(ctx, r, now)
+	}
+	if _, err := s.change(ctx, r.UID, record); err != nil {
+		return fmt.Errorf("record a reject: %w", err)
+	}
+	return nil
 }
 
 // known asks the timeline, and asks the journal for messages that the timeline has forgotten.

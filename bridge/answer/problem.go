@@ -22,6 +22,7 @@ const (
 	WordDuplicateID    = "duplicate_id"
 	WordUnknownID      = "unknown_id"
 	WordInIntake       = "in_intake"
+	WordRejected       = "rejected"
 	WordAmbiguousID    = "ambiguous_id"
 	WordTooFar         = "too_far"
 	WordStaleUID       = "stale_uid"
@@ -64,6 +65,7 @@ var problems = []struct {
 	{scheduler.ErrOutcomeUnknown, http.StatusGatewayTimeout, WordOutcomeUnknown},
 	{scheduler.ErrInIntake, http.StatusAccepted, WordInIntake},
 	{scheduler.ErrUnknownID, http.StatusNotFound, WordUnknownID},
+	{scheduler.ErrRejected, http.StatusNotFound, WordRejected},
 	{scheduler.ErrDuplicateID, http.StatusConflict, WordDuplicateID},
 	{scheduler.ErrAmbiguousID, http.StatusConflict, WordAmbiguousID},
 	{scheduler.ErrStaleUID, http.StatusConflict, WordStaleUID},

@@ -5,6 +5,7 @@ import (
 	"net/http"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
@@ -15,8 +16,11 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var lives []record.Life
+	var rejects []scheduler.Rejected
 	err = s.ask(r, "journal", func(ctx context.Context) (err error) {
-		lives, err = s.cfg.Journal.History(ctx, ref)
+		if lives, err = s.cfg.Journal.History(ctx, ref); err == nil && ref.ID != "" {
+			rejects, err = s.cfg.Journal.Rejects(ctx, ref, record.MaxLives)
+		}
 		return err
 	})
 	if err != nil {
@@ -38,7 +42,18 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 			History: changeAnswers(l.Changes, whole), Earlier: l.Earlier,
 		})
 	}
+	a.Rejected = rejected(rejects)
 	return s.respondValue(w, http.StatusOK, a)
+}
+
+// rejected returns rejected pushes as the caller sees them.
+func rejected(rejects []scheduler.Rejected) (all []wire.RejectedPush) {
+	for i := range rejects {
+		r := &rejects[i]
+		all = append(all, wire.RejectedPush{UID: string(r.UID), Topic: r.Topic, At: wire.FormatTime(int64(r.At)),
+			Reason: r.Reason, Size: r.Size})
+	}
+	return all
 }
 
 // changeAnswers returns changes as the caller may see them. A caller that may only push sees the outcome of its message

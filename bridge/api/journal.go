@@ -20,6 +20,8 @@ type Journal interface {
 	// latest first. It returns at most MaxLives messages, plus one to show that there are more, and bounds the changes
 	// of all of them together. Errors: ErrUnknownID, ErrAmbiguousID, ErrUnavailable.
 	History(ctx context.Context, ref scheduler.Ref) ([]record.Life, error)
+	// Rejects returns up to limit pushes that ref names and that were acknowledged and then rejected, the latest first.
+	Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error)
 	// Resolve returns the uid of the one message that a restore would apply to. Errors: ErrUnknownID, ErrAmbiguousID,
 	// ErrUnavailable.
 	Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error)

@@ -19,6 +19,7 @@ type journal struct {
 	records   []record.Record // in order
 	changes   []record.Change
 	forecasts []record.Forecast
+	rejects   []scheduler.Rejected
 	lag       record.Lag
 	err       error
 	lagErr    error
@@ -58,6 +59,10 @@ func (j *journal) History(_ context.Context, ref scheduler.Ref) (lives []record.
 		return nil, scheduler.ErrUnknownID
 	}
 	return lives, nil
+}
+
+func (j *journal) Rejects(context.Context, scheduler.Ref, int) ([]scheduler.Rejected, error) {
+	return j.rejects, j.err
 }
 
 func (j *journal) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error) {

@@ -62,6 +62,13 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 		if next != nil {
 			a.Cursor = sealCursor(listMessages, l.mark(), fmt.Sprintf("%d %s", next.Due, next.UID))
 		}
+		if l.ID != "" && l.AfterUID == "" { // on the first page
+			rejects, err := s.cfg.Journal.Rejects(ctx, scheduler.Ref{ID: l.ID, Topic: l.Topic}, maxList)
+			if err != nil {
+				return err
+			}
+			a.Rejected = rejected(rejects)
+		}
 		a.Messages = make([]wire.Info, len(page))
 		for i := range page {
 			page[i].Headers, page[i].Body = nil, nil

@@ -35,7 +35,7 @@ var (
 	fails = map[string][]error{
 		"POST /v1/messages":            pushFails,
 		"POST /v1/messages/batch":      pushFails, // in the results
-		"GET /v1/messages/{id}":        slices.Concat(away, perhaps),
+		"GET /v1/messages/{id}":        slices.Concat(away, perhaps, []error{scheduler.ErrRejected}),
 		"DELETE /v1/messages/{id}":     slices.Concat(notTaken, perhaps),
 		"PATCH /v1/messages/{id}":      slices.Concat(notTaken, perhaps, []error{scheduler.ErrTooFar}),
 		"POST /v1/messages/{id}/run":   slices.Concat(notTaken, perhaps),
@@ -51,7 +51,7 @@ var (
 		"POST /v1/topics/{topic}/pause":  slices.Concat(pauseFails, []error{scheduler.ErrTooManyPauses}),
 		"POST /v1/topics/{topic}/resume": pauseFails,
 		"GET /v1/messages":               slices.Concat(away, []error{context.DeadlineExceeded}),
-		"GET /v1/messages/{id}/history":  slices.Concat(away, noSuch),
+		"GET /v1/messages/{id}/history":  slices.Concat(away, noSuch, []error{scheduler.ErrRejected}),
 		"POST /v1/messages/{id}/restore": slices.Concat(away, noSuch, []error{context.DeadlineExceeded}),
 		"GET /v1/forecast":               away,
 		"POST /v1/restore":               slices.Concat(away, stopped),

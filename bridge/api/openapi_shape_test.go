@@ -46,6 +46,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Paused":          wire.Paused{},
 		"History":         wire.History{},
 		"Life":            wire.Life{},
+		"RejectedPush":    wire.RejectedPush{},
 		"Change":          wire.Change{},
 		"Forecast":        wire.Forecast{},
 		"RestoreReport":   wire.RestoreReport{},

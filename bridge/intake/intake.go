@@ -33,6 +33,8 @@ type Config struct {
 	// Prefix is the first part of the subjects to which pushes by tag are published.
 	Prefix string
 	Accept Acceptor
+	// Reject records in the journal a push that is not accepted. If nil, there is no journal.
+	Reject func(context.Context, *scheduler.Rejected) error
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	Clock  *scheduler.Clock
@@ -135,17 +137,22 @@ func New(cfg Config) (*Intake, error) {
 	if err != nil {
 		return nil, fmt.Errorf("intake: %w", err)
 	}
-	writer, err := rejects.NewWriter(rejects.WriterConfig{Conn: cfg.Conn, Namespace: cfg.Namespace, Prefix: cfg.Prefix,
-		Topics: cfg.Topics, Bytes: cfg.RejectBytes, PerSubject: cfg.RejectsPerSubject})
-	if err != nil {
-		return nil, fmt.Errorf("intake: %w", err)
-	}
 	in := &Intake{
-		Contents: cfg.Contents, cfg: cfg, rejects: writer, js: js, log: cfg.Log.With().Str("component", "intake").Logger(),
+		Contents: cfg.Contents, cfg: cfg, js: js, log: cfg.Log.With().Str("component", "intake").Logger(),
 		metrics: newIntakeMetrics(cfg.Registerer),
 		room:    link.NewRoom(cfg.InFlight, cfg.InFlightBytes), ackPending: maxAckPending,
 	}
 	in.acks, in.refused, in.said = link.NewQueue[ack](1), link.NewQueue[arrival](rejectWorkers), rejectLog{log: in.log}
+	dropping := rejectLog{log: in.log}
+	in.rejects, err = rejects.NewWriter(rejects.WriterConfig{Conn: cfg.Conn, Namespace: cfg.Namespace,
+		Prefix: cfg.Prefix, Topics: cfg.Topics, Bytes: cfg.RejectBytes, PerSubject: cfg.RejectsPerSubject,
+		Dropped: func(subject string, n int) {
+			in.metrics.dropped.Add(float64(n))
+			dropping.dropped(subject, n)
+		}})
+	if err != nil {
+		return nil, fmt.Errorf("intake: %w", err)
+	}
 	in.aside = newAside(in)
 	return in, nil
 }
@@ -316,7 +323,7 @@ func (t *trouble) wait(now time.Time) time.Duration {
 type intakeMetrics struct {
 	accepted, merged, repeated, retried, aside prometheus.Counter
 	rejected                                   *prometheus.CounterVec
-	renewed                                    prometheus.Counter
+	renewed, dropped                           prometheus.Counter
 }
 
 func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
@@ -331,6 +338,8 @@ func newIntakeMetrics(reg prometheus.Registerer) intakeMetrics {
 		aside: vec.WithLabelValues("aside"),
 		rejected: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_intake_rejected_total",
 			Help: "Pushes by tag that were moved to the stream of rejects, by reason."}, []string{"reason"}),
+		dropped: auto.NewCounter(prometheus.CounterOpts{Name: "tarry_rejects_dropped_total",
+			Help: "Rejects that made room for newer ones in the stream of rejects. With a journal they are there."}),
 		renewed: auto.NewCounter(prometheus.CounterOpts{Name: "tarry_intake_consumer_renewed_total",
 			Help: "How often the intake's consumer was recreated because NATS returned with a stream that is " +
 				"older than it."}),

@@ -2,7 +2,9 @@ package intake
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
@@ -10,6 +12,9 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/rejects"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 const (
@@ -30,7 +35,11 @@ func (in *Intake) storeRejects(ctx context.Context) {
 
 // reject stores one reject and finishes its push.
 func (in *Intake) reject(ctx context.Context, r arrival) {
-	if err := in.store(ctx, &r); err != nil {
+	err := in.record(ctx, &r) // first: what is stored twice shows twice
+	if err == nil {
+		err = in.store(ctx, &r)
+	}
+	if err != nil {
 		if in.trouble.loud(time.Now()) {
 			in.log.Warn().Err(err).Msg("rejects cannot be stored now; they wait in the intake")
 		}
@@ -39,6 +48,24 @@ func (in *Intake) reject(ctx context.Context, r arrival) {
 		return
 	}
 	in.acks.Put(ack{reply: r.msg.Reply, done: true, size: r.size})
+}
+
+// record records a reject in the journal, if one is kept.
+func (in *Intake) record(ctx context.Context, r *arrival) (err error) {
+	if in.cfg.Reject == nil {
+		return nil
+	}
+	body := r.msg.Data
+	p := &scheduler.Rejected{Topic: in.rejects.Topic(r.msg), Size: len(body), Digest: sha256.Sum256(body),
+		Body: body[:min(len(body), scheduler.MaxRejectBody)]}
+	if id := r.msg.Header.Get(wire.HeaderID); wire.CheckID(id) == nil {
+		p.ID = id
+	}
+	if p.UID, err = r.place.UID(p.ID, ""); err != nil {
+		return fmt.Errorf("record a reject: %w", err)
+	}
+	_, p.Reason = rejects.Reason(r.err)
+	return in.cfg.Reject(ctx, p)
 }
 
 // store publishes a reject, counts it and logs it.
@@ -82,6 +109,14 @@ func (l *rejectLog) say(now time.Time, subject, reason string, sequence uint64) 
 		event = event.Uint64("left_out", leftOut)
 	}
 	event.Msg("push rejected; it is in the stream of rejects")
+}
+
+// dropped logs a warning of rejects that made room for newer ones.
+func (l *rejectLog) dropped(subject string, n int) {
+	if leftOut, loud := l.turn(time.Now()); loud {
+		l.log.Warn().Str("subject", subject).Int("rejects", n).Uint64("left_out", leftOut).Msg(
+			"the stream of rejects is at its limit and dropped the oldest; a journal has them")
+	}
 }
 
 // turn reports whether it is time to warn, and how many refusals had no warning.

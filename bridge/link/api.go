@@ -176,7 +176,7 @@ const HeaderStatus = "Status"
 // Purge is a request to drop a subject's messages: all but the newest Keep, if Keep is not 0, or those below a
 // sequence.
 type Purge struct {
-	Filter string `json:"filter"`
+	Filter string `json:"filter,omitempty"`
 	Keep   int64  `json:"keep,omitempty"`
 	Below  uint64 `json:"seq,omitempty"`
 }

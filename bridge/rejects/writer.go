@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,14 +29,17 @@ type WriterConfig struct {
 	Topics *scheduler.Topics
 	// Bytes bounds the stream, and PerSubject the number of rejects of one subject.
 	Bytes, PerSubject int64
+	// Dropped, which may be nil, is called with how many older rejects of a subject, or of any if it is empty, made room.
+	Dropped func(subject string, n int)
 }
 
 // Writer stores pushes that were refused in the stream of rejects.
 type Writer struct {
 	cfg            WriterConfig
 	js             jetstream.JetStream
-	intake, stream string       // names
-	unseen         atomic.Int64 // bytes stored since level last looked
+	intake, stream string     // names
+	one            sync.Mutex // held while a reject makes room and takes it: else NATS drops one that nobody counts
+	unseen         int64      // bytes stored since level last looked
 }
 
 // lookEvery is the fraction of the stream after which level looks again, and keeps free for what comes meanwhile.
@@ -57,9 +60,10 @@ func NewWriter(cfg WriterConfig) (*Writer, error) {
 func (w *Writer) Put(ctx context.Context, push *nats.Msg, place link.Place, why error) (word string, err error) {
 	ctx, stop := context.WithTimeout(ctx, rejectTimeout)
 	defer stop()
-	word = answer.Problem(why).Word
-	id, reason := link.PlaceID(w.intake, place), word+": "+oneLine(why.Error())
-	msg := w.whole(push, reason)
+	word, reason := Reason(why)
+	id, msg := link.PlaceID(w.intake, place), w.whole(push, reason)
+	w.one.Lock()
+	defer w.one.Unlock()
 	fits, err := w.makeRoom(ctx, msg)
 	if err != nil {
 		return word, err
@@ -73,6 +77,12 @@ func (w *Writer) Put(ctx context.Context, push *nats.Msg, place link.Place, why 
 		_, err = w.js.PublishMsg(ctx, w.bare(push, reason), jetstream.WithMsgID(id))
 	}
 	return word, err
+}
+
+// Reason returns the word of a refusal, and the word and its text on one line.
+func Reason(why error) (word, reason string) {
+	word = answer.Problem(why).Word
+	return word, word + ": " + oneLine(why.Error())
 }
 
 // bare returns a reject without any part of the push.
@@ -98,6 +108,12 @@ func (w *Writer) annotate(msg, push *nats.Msg, reason string, whole bool) {
 	msg.Header[wire.HeaderSubject] = []string{w.subjectOf(push)}
 }
 
+// Topic returns the topic that a push names, cut to what the journal holds.
+func (w *Writer) Topic(push *nats.Msg) string {
+	topic := strings.TrimPrefix(w.subjectOf(push), w.cfg.Prefix+".")
+	return strings.ToValidUTF8(topic[:min(len(topic), 255)], "_")
+}
+
 // subjectOf returns the intake subject of a push or, for a retry that a consumer pushed to a partition, that of the
 // whole topic: the push lacks the header that names it once it is a reject.
 func (w *Writer) subjectOf(push *nats.Msg) string {
@@ -114,9 +130,9 @@ func (w *Writer) subjectOf(push *nats.Msg) string {
 // producer cannot displace the rejects of all others.
 const rejectShare = 8
 
-// makeRoom drops older rejects of the same subject if the maximum number of rejects, at the size of this one, would
-// exceed the subject's share. NATS itself bounds only their number. makeRoom reports whether the reject fits: a reject
-// larger than the share keeps no part of the push.
+// makeRoom drops older rejects of the same subject if there is the maximum number of them, or if that number, at the
+// size of this one, would exceed the subject's share. makeRoom reports whether the reject fits: a reject larger than
+// the share keeps no part of the push.
 func (w *Writer) makeRoom(ctx context.Context, msg *nats.Msg) (fits bool, err error) {
 	share, size := w.cfg.Bytes/rejectShare, int64(msg.Size())
 	fit := share / size
@@ -124,22 +140,28 @@ func (w *Writer) makeRoom(ctx context.Context, msg *nats.Msg) (fits bool, err er
 		size = 0
 	}
 	_ = w.level(ctx, size) // else NATS drops the oldest of all
-	if fit == 0 || fit >= w.cfg.PerSubject {
-		return fit > 0, nil
+	most := w.cfg.PerSubject
+	if fit > 0 {
+		most = min(most, fit)
 	}
-	err = w.purge(ctx, msg.Subject, fit-1)
+	err = w.purge(ctx, link.Purge{Filter: msg.Subject, Keep: most - 1})
 	var refused *link.StreamError
 	if errors.As(err, &refused) && refused.ErrCode == link.CodeStreamNotFound {
-		return true, nil // the publish then fails as well, and the stream is created again
+		err = nil // the publish then fails as well, and the stream is created again
 	}
-	return true, err
+	return fit > 0, err
 }
 
-// purge drops the oldest rejects of a subject, except as many as given.
-func (w *Writer) purge(ctx context.Context, subject string, keep int64) error {
-	var purged struct{}
-	return link.AskBriefly(ctx, w.cfg.Conn, "$JS.API.STREAM.PURGE."+w.stream, link.Purge{Filter: subject, Keep: keep},
-		&purged)
+// purge drops rejects, and tells how many.
+func (w *Writer) purge(ctx context.Context, p link.Purge) error {
+	var answer struct {
+		Purged int `json:"purged"`
+	}
+	err := link.AskBriefly(ctx, w.cfg.Conn, "$JS.API.STREAM.PURGE."+w.stream, p, &answer)
+	if answer.Purged > 0 && w.cfg.Dropped != nil {
+		w.cfg.Dropped(p.Filter, answer.Purged)
+	}
+	return err
 }
 
 // level drops the oldest rejects of the fullest subject if this one does not fit into the stream. NATS would drop the
@@ -147,13 +169,14 @@ func (w *Writer) purge(ctx context.Context, subject string, keep int64) error {
 // because the list of subjects may be long.
 func (w *Writer) level(ctx context.Context, size int64) error {
 	often := w.cfg.Bytes / lookEvery
-	if unseen := w.unseen.Add(size + rejectOwn); unseen < often && unseen > size+rejectOwn {
+	if w.unseen += size + rejectOwn; w.unseen < often && w.unseen > size+rejectOwn {
 		return nil
 	}
-	w.unseen.Store(1)
+	w.unseen = 1
 	var info struct {
 		State struct {
 			Messages int64            `json:"messages"`
+			First    uint64           `json:"first_seq"`
 			Bytes    int64            `json:"bytes"`
 			Subjects map[string]int64 `json:"subjects"`
 		} `json:"state"`
@@ -173,9 +196,9 @@ func (w *Writer) level(ctx context.Context, size int64) error {
 	}
 	drop := over/(at.Bytes/at.Messages) + 1
 	if keep := at.Subjects[fullest] - drop; keep > 0 {
-		return w.purge(ctx, fullest, keep)
+		return w.purge(ctx, link.Purge{Filter: fullest, Keep: keep})
 	}
-	return nil // all are short: the oldest goes
+	return w.purge(ctx, link.Purge{Below: at.First + uint64(drop)}) // all are short: the oldest go
 }
 
 const (

@@ -6,9 +6,19 @@ package wire
 
 // MessageList is a page of messages, without headers and bodies. Cursor asks for the next page; the last page has none.
 type MessageList struct {
-	Messages []Info `json:"messages"`
-	Cursor   string `json:"cursor,omitempty"`
-	Lag      *Lag   `json:"lag,omitempty"` // what the page may miss; nil while it is not known
+	Messages []Info         `json:"messages"`
+	Rejected []RejectedPush `json:"rejected,omitempty"` // with an id, on the first page
+	Cursor   string         `json:"cursor,omitempty"`
+	Lag      *Lag           `json:"lag,omitempty"` // what the page may miss; nil while it is not known
+}
+
+// RejectedPush is a push by tag that NATS acknowledged and tarry rejected, as the journal has it.
+type RejectedPush struct {
+	UID    string `json:"uid"`
+	Topic  string `json:"topic"`
+	At     string `json:"at"`
+	Reason string `json:"reason"` // the word of the problem and its text
+	Size   int    `json:"size"`   // of the body
 }
 
 // Lag is how far the journal lags behind.
@@ -29,6 +39,8 @@ type History struct {
 	Earlier bool     `json:"earlier,omitempty"` // there are earlier changes
 	Others  []Life   `json:"others,omitempty"`
 	More    bool     `json:"more,omitempty"` // there are more others
+	// Rejected are pushes of the name that were rejected, the latest first.
+	Rejected []RejectedPush `json:"rejected,omitempty"`
 }
 
 // Life is another message with the same name.

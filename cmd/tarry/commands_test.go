@@ -189,11 +189,13 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"topics resume mail.>", "topics pause unheard", "topics resume unheard",
 		},
 		"history": {"history requeued", "history order-7131", "history busy", "history order-7131 --key customer-9",
-			"history " + string(someUID), "history steering", "history nobody", "history twice"},
+			"history " + string(someUID), "history steering", "history nobody", "history twice",
+			"history refused"},
 		"list": {
 			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from " +
 				"2030-01-31T08:00:00Z --due-to 1896076800000",
-			"list --topic nothing", "list --topic down", "list --topic ''", "list --state ready", "list --limit 1001",
+			"list --id refused --limit 1", "list --topic nothing", "list --topic down", "list --topic ''",
+			"list --state ready", "list --limit 1001",
 			"list --due-from soon", "list --cursor x",
 		},
 		"forecast": {

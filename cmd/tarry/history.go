@@ -46,7 +46,13 @@ func historyText(t clock, h *wire.History) string {
 	if h.UID != h.ID {
 		name += " (" + printable(h.UID, "") + ")"
 	}
-	return b.String() + name + "\n\n" + changesText(t, h.History, h.Earlier)
+	b.WriteString(name + "\n\n" + changesText(t, h.History, h.Earlier))
+	for i := range h.Rejected {
+		r := &h.Rejected[i]
+		fmt.Fprintf(&b, "\na push of it on %s (%s) was rejected at %s: %s\n", printable(r.Topic, ""), r.UID, t.at(r.At),
+			printable(r.Reason, ""))
+	}
+	return b.String()
 }
 
 func changesText(t clock, changes []wire.Change, earlier bool) string {

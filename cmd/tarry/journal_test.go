@@ -40,6 +40,14 @@ func (r recorded) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, 
 	return lives[0].UID, nil
 }
 
+func (recorded) Rejects(_ context.Context, ref scheduler.Ref, _ int) ([]scheduler.Rejected, error) {
+	if ref.ID != "refused" {
+		return nil, nil
+	}
+	return []scheduler.Rejected{{UID: someUID, ID: ref.ID, Topic: "orders.\x1b[2J", At: someDue, Size: 3,
+		Reason: "invalid_delay: Tarry-Delay \"soon\" is not a duration"}}, nil
+}
+
 func (recorded) History(_ context.Context, ref scheduler.Ref) ([]record.Life, error) {
 	r := record.Record{Info: info(ref, message.StateDelivered)}
 	switch ref.ID {

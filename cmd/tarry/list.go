@@ -63,6 +63,11 @@ func listPage(t clock, l *wire.MessageList, first bool) page {
 		}
 		rows = append(rows, []string{t.at(m.Due), m.State, m.UID, printable(m.Topic, ""), name})
 	}
+	for i := range l.Rejected {
+		r := &l.Rejected[i]
+		rows = append(rows, []string{"", "rejected", r.UID, printable(r.Topic, ""),
+			"(" + t.at(r.At) + " " + printable(r.Reason, "") + ")"})
+	}
 	p := page{text: columns{-t.width(), -9, -18, -24}.lines(rows, first), cursor: l.Cursor}
 	if l.Lag == nil {
 		p.remark = "it is not known how far the journal is behind"

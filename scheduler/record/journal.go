@@ -17,10 +17,11 @@ import (
 var ErrFenced = errors.New("the store was replaced: a later certification stands")
 
 // Change is one change of a message as the journal records it: what the message became, when, by whom and why. A claim
-// is not a change of its own; the end records when its attempt was claimed.
+// is not a change of its own; the end records when its attempt was claimed. A Change of version 0 and StateNone records
+// a push that was not accepted.
 type Change struct {
 	UID message.UID
-	// Version counts a message's changes: 1 is its acceptance, and no number is left out.
+	// Version counts a message's changes: 1 is its acceptance, and no number is left out. A rejected push has 0.
 	Version uint64
 	// State is the message's state after the change.
 	State message.State
@@ -51,6 +52,8 @@ type Change struct {
 
 	// Message is the content as of this version, or nil if the change does not alter it.
 	Message *message.Message
+	// Rejected is the push of a change of version 0.
+	Rejected *scheduler.Rejected
 }
 
 // Entry is what one script wrote to the outbox: the changes it made, together.
@@ -286,6 +289,9 @@ type VerifyReport struct {
 	// Quarantined are the entries of the outbox that the journal could not hold.
 	Quarantined []Quarantined
 }
+
+// MaxRejects bounds how many rejected pushes the journal keeps: the latest.
+const MaxRejects = 1_000_000
 
 // MaxDifferences bounds the differences that a report lists one by one.
 const MaxDifferences = 100

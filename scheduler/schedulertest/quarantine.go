@@ -3,9 +3,11 @@ package schedulertest
 import (
 	"errors"
 	"fmt"
+	"reflect"
 	"slices"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
@@ -79,6 +81,34 @@ var quarantinePromises = []promise{
 			t.wantTrimmed(0, 10, 1)
 			if lags, err := t.mending().Lags(t.Context()); err != nil || lags[1].Quarantined != 0 {
 				t.Fatalf("lags %+v, %v", lags, err)
+			}
+		}},
+	{name: "a push that is not accepted is noted for the journal, and is no message", recorded: true,
+		tune: func(o *Options) { o.Buckets = 1 },
+		check: func(t *trial) {
+			m := Message(1, Named("order-1"))
+			push := scheduler.Rejected{UID: m.UID, ID: m.ID, Topic: m.Topic, Reason: "invalid_delay: it is wrong", Size: 1000,
+				Digest: [32]byte{1, 2, 3}, Body: []byte("body")}
+			for range 2 {
+				made, err := t.tl.Reject(t.Context(), &push, t.now)
+				if t.must("reject", err); len(made.Changes) != 1 || made.Changes[0].UID != m.UID ||
+					made.Changes[0].Version != 0 {
+					t.Fatalf("the receipt is %+v", made)
+				}
+				e := t.oldest()
+				c := e.Changes[0]
+				if len(e.Changes) != 1 || c.UID != m.UID || c.Version != 0 || c.State != message.StateNone || c.At != t.now ||
+					c.Rejected == nil || !reflect.DeepEqual(*c.Rejected, push) {
+					t.Fatalf("the outbox has %+v with %+v", e, c.Rejected)
+				}
+				if found, err := t.tl.Find(t.Context(), scheduler.Ref{ID: m.ID}); err != nil || len(found) > 0 {
+					t.Fatalf("found %+v, %v", found, err)
+				}
+			}
+			t.one(m) // its uid and its name are free
+			t.o.Record.Limit = 1
+			if _, err := t.tl.Reject(t.Context(), &push, t.now); !errors.Is(err, scheduler.ErrBehind) {
+				t.Fatalf("got %v from a full outbox", err)
 			}
 		}},
 	{name: "what is not in the outbox is not quarantined", recorded: true, check: func(t *trial) {

@@ -19,6 +19,8 @@ type CopyReport struct {
 	Messages, Changes int
 	// States counts the messages of the source by state.
 	States map[message.State]int
+	// Rejects counts the rejected pushes.
+	Rejects int
 	// Pauses is how many patterns of topics have a pause, or had one.
 	Pauses int
 	// Term is the highest term that the source has seen.
@@ -64,7 +66,7 @@ func Copy(ctx context.Context, from, to Config, progress func(CopyReport)) (repo
 		do   func(context.Context) error
 	}{
 		{"mark the target", c.begin}, {"copy fences, pauses and term", c.small}, {"copy messages", c.messages},
-		{"copy changes", c.changes},
+		{"copy changes", c.changes}, {"copy rejects", c.rejects},
 		{"compare", c.compare}, {"unmark the target", c.end},
 	} {
 		if err := step.do(ctx); err != nil {
@@ -149,6 +151,11 @@ func (c *copying) messages(ctx context.Context) error {
 func (c *copying) changes(ctx context.Context) error {
 	return c.rows(ctx, "transitions", transitionColumns, "uid, version", &c.report.Changes,
 		func(row []any) (*upsert, []any) { return &c.to.upserts.transition, row })
+}
+
+func (c *copying) rejects(ctx context.Context) error {
+	return c.rows(ctx, "rejects", rejectColumns, "uid", &c.report.Rejects,
+		func(row []any) (*upsert, []any) { return &c.to.upserts.reject, row })
 }
 
 // fill writes rows, each with the statement and the values that pick chooses.

@@ -19,6 +19,7 @@ import (
 type contents struct {
 	records []record.Record
 	history map[message.UID][]record.Change
+	rejects []scheduler.Rejected
 	pauses  []scheduler.PauseChange
 	fences  map[message.Bucket]uint64
 	term    uint64
@@ -43,6 +44,9 @@ func contentsOf(t *testing.T, dsn string) (c contents) {
 		}
 		c.history[r.UID], err = s.History(t.Context(), r.UID, record.MaxChanges)
 		must(err)
+		rejects, err := s.Rejects(t.Context(), scheduler.Ref{UID: r.UID}, 1)
+		must(err)
+		c.rejects = append(c.rejects, rejects...)
 	}
 	c.pauses, err = s.Pauses(t.Context())
 	must(err)
@@ -70,6 +74,8 @@ func filled(t *testing.T) (dsn string, wrote contents) {
 	// Neither headers nor a body: to SQLite's driver they are no values.
 	waits := &message.Message{UID: bare, Topic: "a", Due: 9, Attempt: 1}
 	for _, err := range []error{
+		s.Write(t.Context(), nil,
+			[]record.Change{{UID: bare, At: 5, Rejected: &scheduler.Rejected{Reason: "too_large: it is"}}}),
 		s.Write(t.Context(), nil, []record.Change{
 			{UID: bare, Version: 1, State: message.StateWaiting, At: 5, Due: 9, Message: waits}}),
 		s.Write(t.Context(), nil,
@@ -108,7 +114,7 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		for _, n := range report.States {
 			total += n
 		}
-		if report.Messages != len(want.records) || total != report.Messages || report.Pauses != 2 ||
+		if report.Rejects != 1 || report.Messages != len(want.records) || total != report.Messages || report.Pauses != 2 ||
 			report.Term != want.term {
 			t.Errorf("it reports %+v of %d messages, term %d", report, len(want.records), want.term)
 		}

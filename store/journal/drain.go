@@ -195,7 +195,12 @@ func salvage(ctx context.Context, changes []record.Change, write func(context.Co
 		return append(first, second...), why1, err
 	}
 	c := changes[0]
-	c.Message, c.Reason, c.Instance, c.Address, c.Stream, c.Sequence = nil, record.RefusedReason, "", "", "", 0
+	if c.Version == 0 {
+		bare := *c.Rejected
+		bare.Body, c.Rejected = nil, &bare
+	} else {
+		c.Message, c.Reason, c.Instance, c.Address, c.Stream, c.Sequence = nil, record.RefusedReason, "", "", "", 0
+	}
 	if err := write(ctx, []record.Change{c}); refused(err) {
 		return changes, err, nil
 	} else if err != nil {

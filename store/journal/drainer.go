@@ -72,7 +72,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 					d.both.Log.Warn().Err(err).Int("bucket", int(bucket)).Msg("outbox not drained")
 				}
 			}
-			if d.cfg.Keep > 0 && time.Since(pruned) >= prunePause {
+			if time.Since(pruned) >= prunePause {
 				d.prune(ctx)
 				pruned = time.Now()
 			}
@@ -155,7 +155,10 @@ func TotalLag(lags []record.Lag) (sum record.Lag) {
 
 // prune deletes messages that ended long ago, a few at a time.
 func (d *Drainer) prune(ctx context.Context) {
-	before := d.both.Clock.Milli().Add(-d.cfg.Keep)
+	before := message.Milli(0) // the rejects have a limit, whatever is kept
+	if d.cfg.Keep > 0 {
+		before = d.both.Clock.Milli().Add(-d.cfg.Keep)
+	}
 	for until := time.Now().Add(prunePause); time.Now().Before(until) && ctx.Err() == nil; {
 		call, cancel := context.WithTimeout(ctx, d.both.Timeout)
 		n, err := d.both.Store.Prune(call, before, pruneBatch)

@@ -56,8 +56,9 @@ func TestDrainer_SaysOnceWhyItDoesNotDrain(t *testing.T) {
 		well := func(message.Bucket) error { return nil }
 		line.becomes(away)
 		d := journal.NewDrainer(journal.DrainerConfig{
-			Reconciler: &journal.Reconciler{Timeline: line, Buckets: 16, Timeout: time.Second, Log: zerolog.New(&log)},
-			Duty:       func(context.Context) bool { return true }, Registerer: prometheus.NewRegistry()})
+			Reconciler: &journal.Reconciler{Timeline: line, Store: memoryStore(t), Buckets: 16, Timeout: time.Second,
+				Log: zerolog.New(&log)},
+			Duty: func(context.Context) bool { return true }, Registerer: prometheus.NewRegistry()})
 		ctx, stop := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		go func() { ended <- d.Run(ctx) }()

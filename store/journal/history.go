@@ -150,11 +150,14 @@ func changesAt(ctx context.Context, tx *sql.Tx, moments []moment) ([]record.Chan
 // cost an insert and a removal for every end. It then checks under a lock whether that end is still the message's
 // state.
 func (s *SQL) Prune(ctx context.Context, before message.Milli, limit int) (n int, err error) {
+	if n, err = s.pruneRejects(ctx, before, limit); err != nil {
+		return n, fmt.Errorf("prune the rejects: %w", err)
+	}
 	if before <= 0 {
-		return 0, nil
+		return n, nil
 	}
 	if err := s.prunePauses(ctx, before); err != nil {
-		return 0, err
+		return n, err
 	}
 	for after := (moment{}); n < limit; {
 		ends, err := s.endsBefore(ctx, before, after, limit-n)

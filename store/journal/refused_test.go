@@ -26,12 +26,52 @@ type strictStore struct {
 
 func (s *strictStore) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error {
 	for _, c := range changes {
-		if c.Message != nil && bytes.Contains(c.Message.Body, []byte(s.word)) {
+		if c.Message != nil && bytes.Contains(c.Message.Body, []byte(s.word)) ||
+			c.Rejected != nil && bytes.Contains(c.Rejected.Body, []byte(s.word)) {
 			return &mysql.MySQLError{Number: 1366, SQLState: [5]byte([]byte("22007")),
 				Message: "incorrect value: " + s.word}
 		}
 	}
 	return s.Store.Write(ctx, fences, changes)
+}
+
+// A rejected push whose body SQL refuses is recorded without it; and only so many are kept.
+func TestDrain_KeepsRejectsWithoutWhatTheJournalRefuses(t *testing.T) {
+	t.Parallel()
+	tl, err := memory.New(memory.Config{Buckets: 1, Record: &record.Recording{Instance: "a", Limit: 1 << 20,
+		Wrote: func(record.Entry) {}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	schedulertest.Certify(t, tl)
+	limited := config(sqliteDSN(t))
+	limited.Migrate, limited.MaxRejects = true, 2
+	db, err := journal.Open(t.Context(), limited)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	store := &strictStore{db, "poison"}
+	for i := range 4 {
+		r := scheduler.Rejected{UID: schedulertest.Message(i + 1).UID, ID: "order-1", Reason: "too_far: it is", Size: 6,
+			Body: []byte("poison")}
+		if _, err := tl.Reject(t.Context(), &r, schedulertest.Start+message.Milli(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := drain(t.Context(), store, tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {
+		t.Fatal(err)
+	}
+	for pruned := range 4 {
+		found, err := db.Rejects(t.Context(), scheduler.Ref{ID: "order-1"}, 10)
+		if left := max(4-pruned, 2); err != nil || len(found) != left || found[0].Reason != "too_far: it is" ||
+			found[0].Size != 6 || found[0].At != schedulertest.Start+3 {
+			t.Fatalf("%+v, %v, want %d", found, err, left)
+		}
+		if _, err := db.Prune(t.Context(), 0, 1); err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // What SQL refuses for good holds nothing else back: its states are recorded without what was refused, and ends are

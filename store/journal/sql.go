@@ -10,6 +10,8 @@ import (
 	"sync/atomic"
 
 	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Config configures a journal in SQL.
@@ -27,6 +29,9 @@ type Config struct {
 	// Conns bounds the connections to a server, 8 by default and 2 at least: a migration holds its lock on one and runs
 	// on another.
 	Conns int
+
+	// MaxRejects bounds how many rejected pushes are kept, record.MaxRejects by default.
+	MaxRejects int
 
 	Log zerolog.Logger
 
@@ -67,6 +72,9 @@ func New(cfg Config) (*SQL, error) {
 	}
 	if cfg.Conns == 0 {
 		cfg.Conns = defaultConns
+	}
+	if cfg.MaxRejects == 0 {
+		cfg.MaxRejects = record.MaxRejects
 	}
 	switch {
 	case cfg.Namespace == "":

@@ -34,6 +34,8 @@ type Store interface {
 	Records(ctx context.Context, uids []message.UID) ([]record.Record, error)
 	// Find returns up to limit messages that ref names, without headers and body, the latest accepted first.
 	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]record.Record, error)
+	// Rejects returns up to limit rejected pushes that ref names and its viewer may see, the latest first.
+	Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error)
 	// Names returns for each push the messages that have its uid, or its name if it has one, without headers and body:
 	// the latest accepted first, at most scheduler.MaxRemembered of the name.
 	Names(ctx context.Context, pushes []*message.Message) ([][]record.Record, error)
@@ -57,7 +59,7 @@ type Store interface {
 	MaxTerm(ctx context.Context) (uint64, error)
 	// Prune deletes up to limit messages that ended before the given time, and their changes; it returns how many. It
 	// never deletes messages that have not ended, nor dead ones: those wait for an operator. It also forgets patterns
-	// that were resumed before that time.
+	// that were resumed, and up to limit pushes that were rejected, before that time.
 	Prune(ctx context.Context, before message.Milli, limit int) (int, error)
 	// Ping reports whether the journal answers and can be written to.
 	Ping(ctx context.Context) error

@@ -20,7 +20,8 @@ import (
 func (s *SQL) Write(ctx context.Context, fences map[message.Bucket]uint64, changes []record.Change) error {
 	var term uint64
 	for i := range changes {
-		if c := &changes[i]; !message.IsUID(string(c.UID)) || c.Version == 0 {
+		if c := &changes[i]; !message.IsUID(string(c.UID)) ||
+			c.Version == 0 && c.Rejected == nil {
 			return fmt.Errorf("%w: version %d of %q", errRow, c.Version, c.UID)
 		}
 		term = max(term, changes[i].Term)
@@ -28,6 +29,7 @@ func (s *SQL) Write(ctx context.Context, fences map[message.Bucket]uint64, chang
 	if err := s.makeFences(ctx, fences); err != nil {
 		return err
 	}
+	changes, rejects := apart(changes)
 	err := s.write.transaction(ctx, nil, func(tx *sql.Tx) error {
 		if err := s.checkFences(ctx, tx, fences); err != nil {
 			return err
@@ -37,6 +39,9 @@ func (s *SQL) Write(ctx context.Context, fences map[message.Bucket]uint64, chang
 		}
 		if err := s.writeTransitions(ctx, tx, inOrder(changes)); err != nil {
 			return fmt.Errorf("write transitions: %w", err)
+		}
+		if err := s.writeRejects(ctx, tx, rejects); err != nil {
+			return fmt.Errorf("write rejects: %w", err)
 		}
 		if term > s.term.Load() { // else it is on record
 			return s.raiseTerm(ctx, tx, term)
@@ -188,9 +193,9 @@ func contentBytes(m *message.Message) int {
 	return len(m.Topic) + len(m.ID) + len(m.Key) + packedBytes(m.Headers) + len(m.Body) + len(m.Digest)
 }
 
-// upserts are the three statements of a write.
+// upserts are the statements of a write.
 type upserts struct {
-	whole, state, transition upsert
+	whole, state, transition, reject upsert
 }
 
 func newUpserts(d *dialect) *upserts {
@@ -224,6 +229,11 @@ func newUpserts(d *dialect) *upserts {
 			into:    "transitions (" + strings.Join(transitionColumns, ", ") + ")",
 			row:     "(" + questions(len(transitionColumns)) + ")",
 			updates: d.conflict + "uid = transitions.uid",
+		},
+		reject: upsert{
+			into:    "rejects (" + strings.Join(rejectColumns, ", ") + ")",
+			row:     "(" + questions(len(rejectColumns)) + ")",
+			updates: d.conflict + "uid = rejects.uid",
 		},
 	}
 }

@@ -192,8 +192,12 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		uids := uidsOf(waiting, func(i *int) message.UID { return changes[*i].UID })
 		have, err := w.cfg.Store.Versions(ctx, uids)
 		var bare map[message.UID][]uint64
+		var rejected map[message.UID]bool
 		if err == nil {
 			bare, err = w.cfg.Store.Bare(ctx, uids)
+		}
+		if err == nil {
+			rejected, err = w.rejected(ctx, changes, waiting)
 		}
 		if err != nil && ctx.Err() != nil {
 			return fmt.Errorf("the journal does not have %d changes: %w", len(waiting), context.Cause(ctx))
@@ -201,7 +205,8 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		var found, left []int
 		for _, i := range waiting {
 			r := &changes[i]
-			if have[r.UID].Version >= r.Version || slices.Contains(bare[r.UID], r.Version) {
+			if r.Version == 0 && rejected[r.UID] || r.Version > 0 && have[r.UID].Version >= r.Version ||
+				slices.Contains(bare[r.UID], r.Version) {
 				found = append(found, i)
 			} else {
 				left = append(left, i)
@@ -225,6 +230,22 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		}
 	}
 	return nil
+}
+
+// rejected returns which of the changes are rejected pushes that the journal has.
+func (w *Writer) rejected(ctx context.Context, changes []scheduler.Recorded,
+	waiting []int) (map[message.UID]bool, error) {
+	found := map[message.UID]bool{}
+	for _, i := range waiting {
+		if uid := changes[i].UID; changes[i].Version == 0 {
+			rejects, err := w.cfg.Store.Rejects(ctx, scheduler.Ref{UID: uid}, 1)
+			if err != nil {
+				return nil, err
+			}
+			found[uid] = len(rejects) > 0
+		}
+	}
+	return found, nil
 }
 
 // unfenced returns scheduler.ErrFenced if the journal has a higher certification than the one under which one of the

@@ -37,13 +37,14 @@ const (
 type Journal struct {
 	cfg JournalConfig
 
-	mu     sync.Mutex
-	rows   map[message.UID]*journaled
-	ended  []end // by time, then uid
-	bytes  int   // total size of ended
-	fences map[message.Bucket]uint64
-	pauses map[string]scheduler.PauseChange
-	term   uint64
+	mu      sync.Mutex
+	rows    map[message.UID]*journaled
+	ended   []end                // by time, then uid
+	bytes   int                  // total size of ended
+	rejects []scheduler.Rejected // by time
+	fences  map[message.Bucket]uint64
+	pauses  map[string]scheduler.PauseChange
+	term    uint64
 }
 
 // journaled is a message with all its changes.
@@ -98,6 +99,10 @@ func (j *Journal) Write(ctx context.Context, fences map[message.Bucket]uint64, c
 			}
 		}
 		for i := range changes {
+			if changes[i].Version == 0 {
+				j.reject(&changes[i])
+				continue
+			}
 			j.write(&changes[i])
 		}
 		for len(j.ended) > j.cfg.EndedLimit || j.bytes > j.cfg.EndedBytes {
@@ -139,6 +144,33 @@ func (j *Journal) write(c *record.Change) {
 		row.changes[c.Version] = stored
 	}
 	j.term = max(j.term, c.Term)
+}
+
+// reject keeps a rejected push, and drops the oldest of more than EndedLimit.
+func (j *Journal) reject(c *record.Change) {
+	if slices.ContainsFunc(j.rejects, func(r scheduler.Rejected) bool { return r.UID == c.UID }) {
+		return
+	}
+	r := *c.Rejected
+	r.At, r.Digest, r.Body = c.At, [32]byte{}, nil // nothing here returns the body
+	j.rejects = append(j.rejects, r)
+	slices.SortStableFunc(j.rejects, func(a, b scheduler.Rejected) int { return cmp.Compare(a.At, b.At) })
+	j.rejects = j.rejects[max(0, len(j.rejects)-j.cfg.EndedLimit):]
+}
+
+// Rejects returns rejected pushes, the latest first.
+func (j *Journal) Rejects(ctx context.Context, ref scheduler.Ref,
+	limit int) (found []scheduler.Rejected, err error) {
+	err = j.locked(ctx, func() {
+		for _, r := range j.rejects {
+			named := ref.UID == r.UID || ref.UID == "" && ref.ID != "" && ref.ID == r.ID
+			if named && (ref.Topic == "" || ref.Topic == r.Topic) && ref.Viewer.Sees(r.Topic) {
+				found = append(found, r)
+			}
+		}
+	})
+	slices.SortFunc(found, func(a, b scheduler.Rejected) int { return cmp.Compare(b.UID, a.UID) })
+	return found[:min(len(found), limit)], err
 }
 
 // over reports whether a message in state s can no longer change.
@@ -416,6 +448,10 @@ func (j *Journal) MaxTerm(ctx context.Context) (term uint64, err error) {
 // Prune deletes up to limit messages that ended before the given time, and their changes.
 func (j *Journal) Prune(ctx context.Context, before message.Milli, limit int) (n int, err error) {
 	err = j.locked(ctx, func() {
+		for n < limit && n < len(j.rejects) && j.rejects[n].At < before {
+			n++
+		}
+		j.rejects = j.rejects[n:]
 		for ; n < limit && len(j.ended) > 0 && j.ended[0].at < before; n++ {
 			j.drop(j.ended[0].uid)
 		}

@@ -71,6 +71,21 @@ func (b *bucket) amended(e *entry, whole bool, why cause, now message.Milli) {
 	b.note(c)
 }
 
+// Reject records that a push is not accepted.
+func (t *Timeline) Reject(ctx context.Context, r *scheduler.Rejected,
+	now message.Milli) (made scheduler.Receipt, err error) {
+	n := r.UID.Bucket(t.Buckets())
+	err = t.in(ctx, n, func(b *bucket) error {
+		if err := t.behind(n, b); err != nil {
+			return err
+		}
+		b.note(record.Change{UID: r.UID, At: now, Rejected: r})
+		made = t.receipt(n, b, nil)
+		return nil
+	})
+	return made, err
+}
+
 // behind returns the error of a bucket whose outbox has reached its limit.
 func (t *Timeline) behind(n message.Bucket, b *bucket) error {
 	if !b.records || b.size < t.cfg.Record.Limit {
@@ -101,6 +116,9 @@ func (t *Timeline) wrote(n message.Bucket, b *bucket) {
 		e.Size += changeCost
 		if c.Message != nil {
 			e.Size += weight(c.Message)
+		}
+		if c.Rejected != nil {
+			e.Size += len(c.Rejected.Body)
 		}
 	}
 	b.outbox = append(b.outbox, e)

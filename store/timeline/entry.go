@@ -26,6 +26,9 @@ import (
 //	3, due (8), mark and cause:   it was amended, a push was merged into it, or a requeue made it of a
 //	  a length byte and the text  dead message; the packed message follows if its content changed or
 //	  each, packed message or ''  is new
+//	4, digest (32), uvarint size, the push was not accepted
+//	  reason, id, topic: a length
+//	  byte and the text each, body
 //
 // or the field e with changes that the leader knew beforehand and, if some of them were not made, the field o with the
 // uids of those that were; then pairs for the script's other changes. A change in e is
@@ -38,6 +41,7 @@ const (
 	contextVersion  = 1
 	changeUncertain = 1
 	amendedVersion  = 3
+	rejectedVersion = 4
 	// maxTime is the latest time that the scripts can represent.
 	maxTime = 1 << 53
 )
@@ -235,8 +239,10 @@ func readPair(uid message.UID, s string) (record.Change, error) {
 		return endedAs(&info), nil
 	case amendedVersion:
 		return readAmended(uid, s)
+	case rejectedVersion:
+		return readRejected(uid, s)
 	}
-	if err := unknown(s[0], amendedVersion); errors.Is(err, scheduler.ErrNewer) {
+	if err := unknown(s[0], rejectedVersion); errors.Is(err, scheduler.ErrNewer) {
 		return record.Change{}, fmt.Errorf("%w: change of %s, version %d", err, uid, s[0])
 	}
 	r := reader{s: s}
@@ -272,6 +278,20 @@ func readAmended(uid message.UID, s string) (record.Change, error) {
 // accepted returns the first change of a message.
 func accepted(m *message.Message) record.Change {
 	return record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m}
+}
+
+// readRejected decodes a push that was not accepted.
+func readRejected(uid message.UID, s string) (record.Change, error) {
+	r := reader{s: s, at: 1}
+	p := scheduler.Rejected{UID: uid}
+	copy(p.Digest[:], r.text(len(p.Digest)))
+	p.Size = r.uvarint()
+	p.Reason, p.ID, p.Topic = r.text(int(r.byte())), r.text(int(r.byte())), r.text(int(r.byte()))
+	if r.bad {
+		return record.Change{}, fmt.Errorf("%w: reject of %s", scheduler.ErrUnreadable, uid)
+	}
+	p.Body = []byte(s[r.at:])
+	return record.Change{UID: uid, Rejected: &p}, nil
 }
 
 // endedAs returns the change that the record of an ended message holds.

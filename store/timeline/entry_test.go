@@ -71,6 +71,7 @@ func FuzzReadEntry(f *testing.F) {
 	f.Add(context, "10 1", "t-0123456789abcdef", "\x00\x00\x00\x00\x00\x00\x00\x091:2:3:lane", "", "")
 	f.Add(context, "10 1", "t-0123456789abcdef",
 		"\x03\x00\x00\x00\x00\x00\x00\x00\x09\x060:0:3:\x00"+string(live), "", "")
+	f.Add(context, "10 1", "t-0123456789abcdef", "\x04"+strings.Repeat("d", 32)+"\x09\x01r\x02id\x01tbody", "", "")
 	f.Fuzz(func(t *testing.T, context, told, name, value, name2, value2 string) {
 		fields := []string{"c", context, "z", told, name, value, name2, value2}
 		e, err := readEntry(3, "1-1", fields)
@@ -84,7 +85,9 @@ func FuzzReadEntry(f *testing.F) {
 			return
 		}
 		for _, c := range e.Changes {
-			if c.Version == 0 || c.Bucket != 3 || c.State == message.StateNone || c.State > message.StateDead {
+			rejected := c.Rejected != nil && c.Version == 0 && c.State == message.StateNone
+			if !rejected && (c.Version == 0 || c.State == message.StateNone) || c.Bucket != 3 ||
+				c.State > message.StateDead {
 				t.Fatalf("read %+v", c)
 			}
 		}

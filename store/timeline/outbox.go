@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"strconv"
 	"strings"
@@ -30,6 +31,26 @@ func (t *Redis) wrote(ran *call, written string, known []record.Change) error {
 	}
 	t.cfg.Record.Wrote(e)
 	return nil
+}
+
+// Reject records that a push is not accepted.
+func (t *Redis) Reject(ctx context.Context, r *scheduler.Rejected, now message.Milli) (scheduler.Receipt, error) {
+	if t.cfg.Record == nil {
+		return scheduler.Receipt{}, nil
+	}
+	form := binary.AppendUvarint(append([]byte{rejectedVersion}, r.Digest[:]...), uint64(r.Size))
+	for _, s := range [...]string{r.Reason, r.ID, r.Topic} {
+		form = appendText(form, s)
+	}
+	c := &call{bucket: r.UID.Bucket(t.Buckets()), script: "reject", entry: t.context(0, now),
+		args: []any{string(r.UID), append(form, r.Body...), t.limit()}}
+	a := t.run(ctx, c)
+	entry := a.text("entry")
+	if err := a.done(); err != nil {
+		return scheduler.Receipt{}, err
+	}
+	changes := []record.Change{{UID: r.UID, Rejected: r}}
+	return t.receipt(c, changes), t.wrote(c, entry, changes)
 }
 
 // readWritten reads "id size changes".

@@ -185,11 +185,15 @@ func (a *App) askPauses(ctx context.Context) error {
 }
 
 func (a *App) wireIntake() (err error) {
+	var reject func(context.Context, *scheduler.Rejected) error
+	if a.writer != nil {
+		reject = a.scheduler.Reject
+	}
 	a.intake, err = intake.New(intake.Config{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix,
 		Replicas: a.cfg.NATS.Intake.Replicas, MaxBytes: a.cfg.NATS.Intake.MaxBytes,
 		RejectBytes: a.cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(a.cfg.NATS.Rejects.PerSubject),
-		Accept: a.scheduler, Contents: a.contents, Topics: a.topics, Clock: a.clock,
+		Accept: a.scheduler, Reject: reject, Contents: a.contents, Topics: a.topics, Clock: a.clock,
 		SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
 		Registerer: a.registry,
 		Stamps:     a.natsClock, Buckets: a.store.Buckets(),

@@ -178,6 +178,16 @@ func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, 
 	return infos, nil
 }
 
+// Rejects looks up rejected pushes.
+func (j answered) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
+	found, err := j.store.Rejects(ctx, ref, limit)
+	if err != nil {
+		j.log.Warn().Err(err).Msg("the journal does not answer")
+		return nil, fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
+	}
+	return found, nil
+}
+
 // Remembered returns the messages that have the uids and names of pushes.
 func (j answered) Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	records, err := j.store.Names(ctx, pushes)

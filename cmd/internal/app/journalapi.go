@@ -59,7 +59,11 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.L
 		byName = true
 	}
 	if len(found) == 0 {
-		return nil, scheduler.ErrUnknownID
+		rejects, err := d.Rejects(ctx, ref, 1)
+		if err == nil && len(rejects) > 0 {
+			err = &scheduler.RejectedError{Rejected: rejects[0]}
+		}
+		return nil, cmp.Or(err, scheduler.ErrUnknownID)
 	}
 	if one := found[0]; byName || one.ID == "" {
 		name := scheduler.Ref{ID: cmp.Or(one.ID, string(one.UID)), Topic: one.Topic, Key: one.Key, Keyed: true,
@@ -86,6 +90,15 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.L
 		left -= len(changes)
 	}
 	return lives, nil
+}
+
+// Rejects returns rejected pushes, the latest first.
+func (d *journalAPI) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
+	found, err := d.a.journal.store.Rejects(ctx, ref, limit)
+	if err != nil {
+		return nil, d.away("find rejects", err)
+	}
+	return found, nil
 }
 
 // Resolve returns the one message that a restore refers to: the one that the timeline finds by the name, else the one

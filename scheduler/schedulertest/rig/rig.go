@@ -342,7 +342,10 @@ func (s *Recorded) Return(ctx context.Context, bucket message.Bucket, term uint6
 }
 
 // KeptJournal keeps everything, while it is there.
-type KeptJournal struct{ Away atomic.Bool }
+type KeptJournal struct {
+	Away    atomic.Bool
+	Refused []scheduler.Rejected // pushes that were rejected, the latest first
+}
 
 func (j *KeptJournal) Ready() error {
 	if j.Away.Load() {
@@ -362,6 +365,15 @@ func (*KeptJournal) Find(context.Context, scheduler.Ref) ([]message.Info, error)
 
 func (*KeptJournal) Remembered(_ context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	return make([][]message.Info, len(pushes)), nil
+}
+
+func (j *KeptJournal) Rejects(_ context.Context, ref scheduler.Ref, limit int) (found []scheduler.Rejected, err error) {
+	for _, r := range j.Refused {
+		if len(found) < limit && (r.ID == ref.ID || r.UID == ref.UID) && ref.Viewer.Sees(r.Topic) {
+			found = append(found, r)
+		}
+	}
+	return found, nil
 }
 
 func (*KeptJournal) WritePause(context.Context, scheduler.PauseChange) error { return nil }
