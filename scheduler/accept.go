@@ -129,6 +129,7 @@ func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 		results[i] = Accepted{UID: p.UID, ID: p.ID, Err: ErrOutcomeUnknown}
 	}
 	for i, p := range batch {
+		p.By = Caller(ctx)
 		uid := s.accept(p, func(a Accepted) {
 			mu.Lock()
 			defer mu.Unlock()

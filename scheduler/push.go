@@ -40,6 +40,8 @@ type Push struct {
 	// Since is the stream's time from which sequences tell the order of its pushes; see message.Message.
 	Since message.Milli
 
+	// By is the caller who pushes.
+	By string
 	// Options are the options as they were sent, in a fixed order. They are part of the digest.
 	Options string
 }
@@ -112,7 +114,7 @@ func (p *Push) message(now time.Time) *message.Message {
 	m := &message.Message{
 		UID: p.UID, ID: p.ID, Key: p.Key, Topic: p.Topic, Headers: p.Headers, Body: p.Body,
 		Due: due, Priority: p.Priority, TTL: p.TTL, Attempt: max(p.Attempt, 1), Stored: p.Stored,
-		Merge: p.Merge, MaxWait: p.MaxWait, Retry: p.Retry,
+		Merge: p.Merge, MaxWait: p.MaxWait, Retry: p.Retry, By: p.By,
 	}
 	if p.Merge != message.MergeReject && p.Stored > 0 {
 		m.Since, m.StoredAt = p.Since, message.Milli(now.Add(-p.Age).UnixMilli())

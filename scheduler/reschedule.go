@@ -1,9 +1,14 @@
 package scheduler
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -123,7 +128,42 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 		}
 		a.Message, a.Reason = &m, "edited"
 	}
+	a.Reason += changes(&info.Message, &m)
 	return a, nil
+}
+
+// changes tells which fields an edit changes, and digests of the content before and after.
+func changes(was, is *message.Message) string {
+	var fields []string
+	for field, same := range map[string]bool{"due": was.Due == is.Due, "priority": was.Priority == is.Priority,
+		"headers": slices.Equal(was.Headers, is.Headers), "body": bytes.Equal(was.Body, is.Body)} {
+		if !same {
+			fields = append(fields, field)
+		}
+	}
+	if len(fields) == 0 {
+		return ""
+	}
+	slices.Sort(fields)
+	text := ": " + strings.Join(fields, ", ")
+	if before, after := contentDigest(was), contentDigest(is); before != after {
+		text += "; content " + before + " → " + after
+	}
+	return text
+}
+
+// contentDigest returns the first 16 bytes of SHA-256 over a line "name: value" for each header, an empty line if there
+// are any, and the body.
+func contentDigest(m *message.Message) string {
+	h := sha256.New()
+	for _, header := range m.Headers {
+		fmt.Fprintf(h, "%s: %s\n", header.Name, header.Value)
+	}
+	if len(m.Headers) > 0 {
+		h.Write([]byte("\n"))
+	}
+	h.Write(m.Body)
+	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // checkDue returns an error for a due time beyond the limit.

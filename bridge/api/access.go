@@ -8,6 +8,8 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // admitted calls h only for requests with the needed right.
@@ -21,7 +23,11 @@ func (s *Server) admitted(needs right, h handler) handler {
 			return h(w, r) // there is no visit to record
 		}
 		v := &visit{token: token}
-		r = r.WithContext(context.WithValue(r.Context(), visitKey{}, v))
+		ctx := context.WithValue(r.Context(), visitKey{}, v)
+		if token != nil {
+			ctx = scheduler.CalledBy(ctx, token.Name)
+		}
+		r = r.WithContext(ctx)
 		if needs.audited() {
 			v.audit = &audit{}
 			if o, ok := w.(*observed); ok {

@@ -3,6 +3,7 @@ package api
 import (
 	"context"
 	"net/http"
+	"strings"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -57,7 +58,7 @@ func rejected(rejects []scheduler.Rejected) (all []wire.RejectedPush) {
 }
 
 // changeAnswers returns changes as the caller may see them. A caller that may only push sees the outcome of its message
-// and the time, but not where tarry runs.
+// and the time, but not where tarry runs, nor who else changed it.
 func changeAnswers(changes []record.Change, whole bool) []wire.Change {
 	all := make([]wire.Change, len(changes))
 	for i := range changes {
@@ -66,10 +67,12 @@ func changeAnswers(changes []record.Change, whole bool) []wire.Change {
 			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)),
 			Due: wire.FormatTime(int64(c.Due)), Bucket: int(c.Bucket),
 			Attempt: c.Attempt, Claimed: wire.FormatTime(int64(c.Claimed)), Kind: c.Kind.String(),
-			Other: string(c.Other), Reason: c.Reason,
+			Other: string(c.Other),
 		}
+		all[i].Reason, _, _ = strings.Cut(c.Reason, "; content ") // a digest could confirm a guess
 		if whole {
-			all[i].Instance, all[i].Address, all[i].Term = c.Instance, c.Address, c.Term
+			all[i].Reason = c.Reason
+			all[i].Instance, all[i].Address, all[i].Term, all[i].By = c.Instance, c.Address, c.Term, c.By
 			all[i].Stream, all[i].Sequence = c.Stream, c.Sequence
 		}
 	}

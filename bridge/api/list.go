@@ -73,6 +73,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 		for i := range page {
 			page[i].Headers, page[i].Body = nil, nil
 			a.Messages[i] = answer.Info(&page[i].Info)
+			a.Messages[i].By = page[i].ChangedBy
 		}
 		s.explain(ctx, page, a.Messages)
 		return nil

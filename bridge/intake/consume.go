@@ -259,6 +259,7 @@ func (in *Intake) read(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 		return nil, err
 	}
 	p := answer.Push(&tagged, msg.Data)
+	p.By = answer.ByNATS
 	p.UID, err = place.UID(p.ID, p.Key)
 	return p, err
 }

@@ -41,7 +41,7 @@ func TestIntake_HandsOnMergingAndRetries(t *testing.T) {
 	} {
 		bridgetest.Publish(t, nc, "later."+ns+".orders", "body", c.headers...)
 		got := <-to.Pushes
-		c.want.Topic, c.want.Body = "orders", []byte("body")
+		c.want.Topic, c.want.Body, c.want.By = "orders", []byte("body"), "nats"
 		c.want.UID, c.want.Stored, c.want.Age, c.want.Options = got.UID, got.Stored, got.Age, got.Options
 		c.want.Since = got.Since // its own test
 		if !reflect.DeepEqual(got, &c.want) || got.Stored == 0 || !message.IsUID(string(got.UID)) ||

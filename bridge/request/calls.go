@@ -276,7 +276,9 @@ func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
 		done(wire.Result{Problem: &p})
 		return
 	}
-	s.cfg.Scheduler.Accept(answer.Push(&item.Push, item.Body), func(a scheduler.Accepted) {
+	push := answer.Push(&item.Push, item.Body)
+	push.By = answer.ByNATS
+	s.cfg.Scheduler.Accept(push, func(a scheduler.Accepted) {
 		r := answer.Accepted(a, s.cfg.Durable)
 		if r.Problem != nil && r.Problem.Word == answer.WordInternal {
 			s.log.Error().Err(a.Err).Msg("push failed with an internal error")

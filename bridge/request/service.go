@@ -130,7 +130,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	var answers sync.WaitGroup
 	answers.Go(func() { s.out.Publish(work, s.nc, s.send) })
-	s.ctx.Store(&serving{run: ctx, work: work})
+	s.ctx.Store(&serving{run: ctx, work: scheduler.CalledBy(work, answer.ByNATS)})
 
 	service := newMicroService(s.nc, s.log, semver(s.cfg.Version), "delayed messages: push, steer, look, operate",
 		map[string]string{"namespace": s.cfg.Namespace, "instance": s.cfg.Instance})

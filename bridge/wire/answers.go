@@ -65,6 +65,7 @@ type Change struct {
 	Instance string `json:"instance,omitempty"`
 	Address  string `json:"address,omitempty"`
 	Term     uint64 `json:"term,omitempty"`
+	By       string `json:"by,omitempty"` // the token on whose behalf it was made, or nats
 	Attempt  uint32 `json:"attempt,omitempty"`
 	Claimed  string `json:"claimed,omitempty"`
 	Kind     string `json:"kind,omitempty"`

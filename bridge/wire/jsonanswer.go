@@ -138,6 +138,7 @@ type Info struct {
 	Kind       string              `json:"kind,omitempty"`
 	Other      string              `json:"other,omitempty"`
 	Reason     string              `json:"reason,omitempty"`
+	By         string              `json:"by,omitempty"` // who made the last change; in lists
 	Intake     string              `json:"intake,omitempty"`
 	Durable    string              `json:"durable,omitempty"` // DurableRedis if the journal could not record it
 	Headers    map[string][]string `json:"headers,omitempty"`

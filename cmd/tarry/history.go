@@ -83,6 +83,7 @@ func why(t clock, c *wire.Change) string {
 		}
 	}
 	add(c.Reason != "", "%s", c.Reason)
+	add(c.By != "", "by %s", c.By)
 	add(c.Stream != "", "stored in %s as %d", c.Stream, c.Sequence)
 	add(c.Attempt > 0, "attempt %d", c.Attempt)
 	add(c.Claimed != "", "claimed %s", t.at(c.Claimed))

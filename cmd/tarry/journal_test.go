@@ -66,7 +66,7 @@ func (recorded) History(_ context.Context, ref scheduler.Ref) ([]record.Life, er
 			Instance: "tarry-1", Address: "10.0.0.1:7070"},
 		{UID: someUID, Version: 2, State: message.StateWaiting, At: someDue + 5, Due: someDue + 1000, Bucket: 3,
 			Instance: "tarry-2", Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
-			Claimed: someDue + 1, Reason: "nobody listens"},
+			Claimed: someDue + 1, Reason: "nobody listens", By: "on-call"},
 		{UID: someUID, Version: 3, State: message.StateDelivered, At: someDue + 1007, Bucket: 3, Instance: "tarry-2",
 			Address: "10.0.0.2:7070", Term: 42, Attempt: 1,
 			Claimed: someDue + 1005, Reason: reason, Stream: "ORDERS", Sequence: 4711},

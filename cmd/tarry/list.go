@@ -58,8 +58,12 @@ func listPage(t clock, l *wire.MessageList, first bool) page {
 		if m.ParkedWhy != "" {
 			name = strings.TrimPrefix(name+"; "+printable(m.ParkedWhy, ""), "; ")
 		}
-		if m.Reason != "" { // requeued as another, replaced by a later one, refused: canceled alone would mislead
-			name = strings.TrimPrefix(name+" ("+printable(m.Reason, "")+")", " ")
+		why := m.Reason // requeued as another, replaced by a later one, refused: canceled alone would mislead
+		if m.By != "" {
+			why = strings.TrimPrefix(why+", by "+m.By, ", ")
+		}
+		if why != "" {
+			name = strings.TrimPrefix(name+" ("+printable(why, "")+")", " ")
 		}
 		rows = append(rows, []string{t.at(m.Due), m.State, m.UID, printable(m.Topic, ""), name})
 	}

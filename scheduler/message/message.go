@@ -73,6 +73,8 @@ type Message struct {
 	StoredAt Milli
 	// Judged: the journal has no living message of the name either. It is not persisted.
 	Judged bool
+	// By is the caller who pushed the message. It is not persisted; the journal has it.
+	By string
 	// Merge and MaxWait say how a push merges. They are not persisted.
 	Merge   Merge
 	MaxWait time.Duration

@@ -32,6 +32,8 @@ type Change struct {
 	// instance may make.
 	Instance, Address string
 	Term              uint64
+	// By is the caller on whose behalf the instance made it, or empty if it acted by itself, or if that is not known.
+	By string
 	// Kind says what made the change if the states do not, Other is the message that it names, and Reason says the same
 	// in words for people.
 	Kind   message.Kind
@@ -109,8 +111,9 @@ type Record struct {
 	// Content is the version that topic, key, body and the like are from. It is 0 while only a later change has been
 	// written and the content is not known yet.
 	Content uint64
-	// ChangedAt is when the latest change happened.
+	// ChangedAt is when the latest change happened, and ChangedBy its caller.
 	ChangedAt message.Milli
+	ChangedBy string
 }
 
 // Life is a message as the journal has it, and its last changes by version.

@@ -111,6 +111,40 @@ var quarantinePromises = []promise{
 				t.Fatalf("got %v from a full outbox", err)
 			}
 		}},
+	{name: "every change says on whose behalf it was made", recorded: true,
+		tune: func(o *Options) { o.Buckets = 1 },
+		check: func(t *trial) {
+			a, b, c := Message(1, DueIn(time.Hour)), Message(2, DueIn(time.Hour)), Message(3, DueIn(time.Hour))
+			said := func(want ...string) {
+				t.Helper()
+				var by []string
+				for e := t.oldest(); ; {
+					for _, change := range e.Changes {
+						by = append(by, string(change.UID)+" "+change.By)
+					}
+					t.must("written", t.mending().Written(t.Context(), 0, []record.Entry{e}))
+					if t.lag().Entries == 0 {
+						break
+					}
+					e = t.oldest()
+				}
+				if !slices.Equal(by, want) {
+					t.Fatalf("changes by %q, want %q", by, want)
+				}
+			}
+			a.By, b.By = "shop", "nats"
+			t.add(a, b, c)
+			said(string(a.UID)+" shop", string(b.UID)+" nats", string(c.UID)+" ")
+			again := Message(4, DueIn(time.Hour))
+			again.By = "shop"
+			t.add(again)
+			said(string(again.UID) + " shop")
+			_, err := t.tl.Cancel(scheduler.CalledBy(t.Context(), "on-call"), a.UID, t.now)
+			t.must("cancel", err)
+			_, err = t.tl.Cancel(t.Context(), b.UID, t.now)
+			t.must("cancel", err)
+			said(string(a.UID)+" on-call", string(b.UID)+" ")
+		}},
 	{name: "what is not in the outbox is not quarantined", recorded: true, check: func(t *trial) {
 		t.one(Message(1))
 		before := t.lag()

@@ -199,7 +199,8 @@ func salvage(ctx context.Context, changes []record.Change, write func(context.Co
 		bare := *c.Rejected
 		bare.Body, c.Rejected = nil, &bare
 	} else {
-		c.Message, c.Reason, c.Instance, c.Address, c.Stream, c.Sequence = nil, record.RefusedReason, "", "", "", 0
+		c.Message, c.Reason, c.By = nil, record.RefusedReason, ""
+		c.Instance, c.Address, c.Stream, c.Sequence = "", "", "", 0
 	}
 	if err := write(ctx, []record.Change{c}); refused(err) {
 		return changes, err, nil

@@ -17,7 +17,7 @@ import (
 const (
 	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, content, due, state, uncertain, refusals, " +
 		"changed, ended, " +
-		"COALESCE(kind, 0), COALESCE(other, ''), reason, version"
+		"COALESCE(kind, 0), COALESCE(other, ''), COALESCE(who, ''), reason, version"
 	whole = brief + ", headers, body"
 )
 
@@ -28,7 +28,7 @@ func scanRecord(row scanner, all bool) (r record.Record, err error) {
 	var ended sql.NullInt64
 	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &content, &r.Due, &r.State,
 		&r.Mark.Uncertain, &r.Mark.Refusals,
-		&r.ChangedAt, &ended, &r.Kind, &r.Other, &r.Reason, &version}
+		&r.ChangedAt, &ended, &r.Kind, &r.Other, &r.ChangedBy, &r.Reason, &version}
 	if all {
 		into = append(into, &headers, &r.Body)
 	}

@@ -13,13 +13,13 @@ import (
 
 const changeColumns = "uid, version, state, at, claimed, bucket, instance, address, term, attempt, reason, stream, " +
 	"sequence, COALESCE(due, 0), COALESCE(uncertain, 0), COALESCE(refusals, 0), " +
-	"COALESCE(kind, 0), COALESCE(other, '')"
+	"COALESCE(kind, 0), COALESCE(other, ''), COALESCE(who, '')"
 
 func scanChange(row scanner) (c record.Change, err error) {
 	var version, term, sequence, uncertain int64
 	if err := row.Scan(&c.UID, &version, &c.State, &c.At, &c.Claimed, &c.Bucket, &c.Instance, &c.Address, &term,
 		&c.Attempt, &c.Reason, &c.Stream, &sequence,
-		&c.Due, &uncertain, &c.Refusals, &c.Kind, &c.Other); err != nil {
+		&c.Due, &uncertain, &c.Refusals, &c.Kind, &c.Other, &c.By); err != nil {
 		return c, fmt.Errorf("read a change: %w", err)
 	}
 	c.Version, c.Term, c.Sequence = uint64(version), uint64(term), uint64(sequence)

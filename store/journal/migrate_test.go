@@ -142,7 +142,7 @@ func TestHistory_TellsWhatAChangeMade(t *testing.T) {
 		}
 		defer s.Close()
 		changes := []record.Change{someChange(t, 1), someChange(t, 2), someChange(t, 3)}
-		changes[1].Due, changes[1].Reason = 1_896_080_400_000, "rescheduled"
+		changes[1].Due, changes[1].Reason, changes[1].By = 1_896_080_400_000, "rescheduled", "on-call"
 		changes[2].Due, changes[2].Uncertain, changes[2].Refusals = 1_896_080_400_000, true, 2
 		for range 2 { // the second time nothing changes
 			if err := s.Write(t.Context(), nil, changes); err != nil {

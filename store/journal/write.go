@@ -60,7 +60,7 @@ func (s *SQL) writeMessages(ctx context.Context, tx *sql.Tx, rows []folded) erro
 	whole := filler{tx: tx, kind: s.kind, u: &s.upserts.whole}
 	state := filler{tx: tx, kind: s.kind, u: &s.upserts.state}
 	for _, r := range rows {
-		f, bytes := &state, min(len(r.latest.Reason), reasonBytes)
+		f, bytes := &state, min(len(r.latest.Reason), reasonBytes)+len(r.latest.By)
 		if r.content != nil {
 			f, bytes = &whole, bytes+contentBytes(r.content.Message)
 		}
@@ -82,7 +82,7 @@ func (s *SQL) writeMessages(ctx context.Context, tx *sql.Tx, rows []folded) erro
 func (s *SQL) writeTransitions(ctx context.Context, tx *sql.Tx, changes []*record.Change) error {
 	f := filler{tx: tx, kind: s.kind, u: &s.upserts.transition}
 	for _, c := range changes {
-		if err := f.begin(ctx, len(c.Reason)+len(c.Instance)+len(c.Address)+len(c.Stream)); err != nil {
+		if err := f.begin(ctx, len(c.Reason)+len(c.Instance)+len(c.Address)+len(c.Stream)+len(c.By)); err != nil {
 			return err
 		}
 		f.values = append(f.values, string(c.UID), number(c.Version), int64(c.State), int64(c.At), int64(c.Claimed),
@@ -90,7 +90,7 @@ func (s *SQL) writeTransitions(ctx context.Context, tx *sql.Tx, changes []*recor
 			name(c.Instance), name(c.Address), number(c.Term), int64(c.Attempt), text(c.Reason, reasonBytes),
 			name(c.Stream), number(c.Sequence),
 			unlessZero(int64(c.Due)), unlessZero(bit(c.Uncertain)), unlessZero(int64(c.Refusals)),
-			unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)))
+			unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)), unlessEmpty(name(c.By)))
 	}
 	return f.finish(ctx)
 }
@@ -167,14 +167,14 @@ func (u *upsert) statement(n int) string {
 var (
 	contentColumns = []string{"topic", "id", "`key`", "headers", "body", "size", "priority", "ttl", "attempt",
 		"digest", "content"}
-	stateColumns = []string{"due", "state", "uncertain", "refusals", "changed", "ended", "kind", "other",
+	stateColumns = []string{"due", "state", "uncertain", "refusals", "changed", "ended", "kind", "other", "who",
 		"reason", "version"}
 )
 
 // transitionColumns are the columns of transitions, in the order of the values of writeTransitions.
 var transitionColumns = []string{"uid", "version", "state", "at", "claimed", "bucket", "instance", "address", "term",
 	"attempt", "reason", "stream", "sequence",
-	"due", "uncertain", "refusals", "kind", "other"}
+	"due", "uncertain", "refusals", "kind", "other", "who"}
 
 func contentValues(values []any, c *record.Change) []any {
 	m := c.Message
@@ -185,7 +185,7 @@ func contentValues(values []any, c *record.Change) []any {
 
 func stateValues(values []any, c *record.Change) []any {
 	return append(values, int64(c.Due), int64(c.State), bit(c.Uncertain), int64(c.Refusals), int64(c.At), endedAt(c),
-		unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)), text(c.Reason, reasonBytes), number(c.Version))
+		unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)), unlessEmpty(name(c.By)), text(c.Reason, reasonBytes), number(c.Version))
 }
 
 // contentBytes returns an upper bound of the bytes in the texts and blobs of contentValues.

@@ -27,6 +27,7 @@ func (t *Timeline) Add(ctx context.Context, n message.Bucket, batch []*message.M
 		}
 		results = make([]scheduler.AddResult, len(batch))
 		for i, m := range batch {
+			b.by = m.By
 			results[i] = b.add(m, now)
 			results[i].Number = b.cert.Number
 		}
@@ -112,7 +113,7 @@ func (b *bucket) accept(given *message.Message) *entry {
 // kept returns the part of a given message that the timeline keeps.
 func kept(given *message.Message) message.Message {
 	m := *given
-	m.Stored, m.Since, m.StoredAt, m.Judged = 0, 0, 0, false
+	m.Stored, m.Since, m.StoredAt, m.Judged, m.By = 0, 0, 0, false, ""
 	m.Merge, m.MaxWait, m.Mark = message.MergeReject, 0, message.Mark{}
 	m.Claim, m.ClaimedAt = 0, 0
 	return m

@@ -126,11 +126,11 @@ func (j *Journal) write(c *record.Change) {
 		r.Message.Mark, r.Message.Due = mark, due
 		r.Message.Stored, r.Message.Claim, r.Message.ClaimedAt = 0, 0, 0
 		r.Message.Merge, r.Message.MaxWait = message.MergeReject, 0
-		r.Message.Since, r.Message.StoredAt, r.Message.Judged = 0, 0, false
+		r.Message.Since, r.Message.StoredAt, r.Message.Judged, r.Message.By = 0, 0, false, ""
 		r.Content = c.Version
 	}
 	if r := &row.record; c.Version > r.Version {
-		r.Version, r.State, r.Due, r.ChangedAt, r.EndedAt = c.Version, c.State, c.Due, c.At, 0
+		r.Version, r.State, r.Due, r.ChangedAt, r.ChangedBy, r.EndedAt = c.Version, c.State, c.Due, c.At, c.By, 0
 		r.Kind, r.Other, r.Reason = c.Kind, c.Other, c.Reason
 		r.Mark = message.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
 		if c.State.Ended() {

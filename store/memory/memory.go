@@ -103,6 +103,7 @@ func (t *Timeline) in(ctx context.Context, n message.Bucket, do func(*bucket) er
 	if t.recovering && t.ruling > 0 && b.term > t.ruling {
 		return fmt.Errorf("bucket %d under term %d knows term %d: %w", n, t.ruling, b.term, scheduler.ErrStaleTerm)
 	}
+	b.by = scheduler.Caller(ctx)
 	err := do(b)
 	t.wrote(n, b)
 	return err
@@ -144,6 +145,7 @@ type bucket struct {
 	entered uint64          // number of entries ever added to the outbox
 	size    int64           // of the outbox, in bytes
 	changes []record.Change // of the call under way, where a journal is kept
+	by      string          // on whose behalf the call under way makes them
 	records bool
 
 	quarantined []record.Quarantined

@@ -17,6 +17,7 @@ const changeCost = 100
 // note adds a change of the current call to those for the journal.
 func (b *bucket) note(c record.Change) {
 	if b.records {
+		c.By = b.by
 		b.changes = append(b.changes, c)
 	}
 }

@@ -31,7 +31,7 @@ func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message
 		}
 		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
 	}
-	c := &call{bucket: bucket, script: "add", entry: t.context(0, now), args: args}
+	c := &call{bucket: bucket, script: "add", entry: t.context(ctx, 0, now, batch...), args: args}
 	results, a, err := addResults(t.run(ctx, c), len(batch))
 	if err != nil {
 		return nil, 0, err

@@ -1,6 +1,8 @@
 package timeline
 
 import (
+	"cmp"
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
@@ -15,7 +17,9 @@ import (
 
 // An entry of the outbox is one stream entry with these fields:
 //
-//	c  context: version 1, time in ms (8), term (8), instance, address: a length byte and the text each
+//	c  context: version 1, time in ms (8), term (8), instance, address: a length byte and the text each;
+//	   the caller, if any: a length byte and the text; or several callers: a zero byte, and the uid of a
+//	   push, a length byte and the text each
 //	z  "size changes": its share of the outbox's limit, and how many changes it holds
 //
 // then either pairs of uid and
@@ -51,10 +55,12 @@ type origin struct {
 	at                message.Milli
 	term              uint64
 	instance, address string
+	by                string
+	of                map[message.UID]string // who pushed which, if several did
 }
 
-// context packs the origin of a change made now; it is nil if no journal is kept.
-func (t *Redis) context(term uint64, now message.Milli) []byte {
+// context packs the origin of a change made now; it is nil if no journal is kept. pushes are the batch of an add.
+func (t *Redis) context(ctx context.Context, term uint64, now message.Milli, pushes ...*message.Message) []byte {
 	r := t.cfg.Record
 	if r == nil {
 		return nil
@@ -66,7 +72,28 @@ func (t *Redis) context(term uint64, now message.Milli) []byte {
 	b = binary.BigEndian.AppendUint64(b, uint64(now))
 	b = binary.BigEndian.AppendUint64(b, term)
 	b = appendText(b, r.Instance)
-	return appendText(b, address)
+	b = appendText(b, address)
+	by := scheduler.Caller(ctx)
+	for i, m := range pushes {
+		if i == 0 {
+			by = m.By
+		} else if m.By != by {
+			return appendCallers(append(b, 0), pushes)
+		}
+	}
+	if by != "" {
+		b = appendText(b, by)
+	}
+	return b
+}
+
+func appendCallers(b []byte, pushes []*message.Message) []byte {
+	for _, m := range pushes {
+		if m.By != "" {
+			b = appendText(append(b, m.UID...), m.By)
+		}
+	}
+	return b
 }
 
 func readContext(s string) (origin, error) {
@@ -74,6 +101,16 @@ func readContext(s string) (origin, error) {
 	version := r.byte()
 	c := origin{at: message.Milli(r.uint64()), term: r.uint64()}
 	c.instance, c.address = r.text(int(r.byte())), r.text(int(r.byte()))
+	if r.at < len(s) {
+		c.by = r.text(int(r.byte()))
+	}
+	for r.at < len(s) && !r.bad {
+		if c.of == nil {
+			c.of = map[message.UID]string{}
+		}
+		uid := message.UID(r.text(message.UIDLen))
+		c.of[uid] = r.text(int(r.byte()))
+	}
 	if version != contextVersion {
 		return origin{}, fmt.Errorf("%w: context of an entry, version %d", unknown(version, contextVersion), version)
 	}
@@ -86,6 +123,7 @@ func readContext(s string) (origin, error) {
 // put completes a change with its origin.
 func (c *origin) put(change *record.Change, bucket message.Bucket) {
 	change.At, change.Term, change.Instance, change.Address, change.Bucket = c.at, c.term, c.instance, c.address, bucket
+	change.By = cmp.Or(c.of[change.UID], c.of[change.Other], c.by)
 }
 
 func appendText(b []byte, s string) []byte {

@@ -61,7 +61,9 @@ func TestReadPair_TellsWhatAnAmendMade(t *testing.T) {
 
 // A stream may hold any bytes: they are read or refused, and no length is trusted beyond the end.
 func FuzzReadEntry(f *testing.F) {
-	context := string(recorded(&Redis{}).context(7, 1_800_000_000_000))
+	context := string(recorded(&Redis{}).context(f.Context(), 7, 1_800_000_000_000))
+	several := string(recorded(&Redis{}).context(f.Context(), 0, 1_800_000_000_000,
+		&message.Message{UID: "t-0123456789abcdef", By: "shop"}, &message.Message{UID: "t-0123456789abcdeg"}))
 	live, _ := pack(nil, sample())
 	end, _ := packEnd(&scheduler.End{Message: sample(), State: message.StateDead, Reason: "r"}, 9)
 	blob := string(blobOf([]record.Change{
@@ -71,6 +73,7 @@ func FuzzReadEntry(f *testing.F) {
 	f.Add(context, "10 1", "t-0123456789abcdef", "\x00\x00\x00\x00\x00\x00\x00\x091:2:3:lane", "", "")
 	f.Add(context, "10 1", "t-0123456789abcdef",
 		"\x03\x00\x00\x00\x00\x00\x00\x00\x09\x060:0:3:\x00"+string(live), "", "")
+	f.Add(several, "10 1", "t-0123456789abcdef", string(live), "", "")
 	f.Add(context, "10 1", "t-0123456789abcdef", "\x04"+strings.Repeat("d", 32)+"\x09\x01r\x02id\x01tbody", "", "")
 	f.Fuzz(func(t *testing.T, context, told, name, value, name2, value2 string) {
 		fields := []string{"c", context, "z", told, name, value, name2, value2}

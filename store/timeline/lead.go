@@ -28,7 +28,7 @@ func (t *Redis) Sweep(ctx context.Context, bucket message.Bucket, term, last uin
 
 func (t *Redis) sweep(ctx context.Context, bucket message.Bucket, term uint64, limit int, which string,
 	now message.Milli) (int, scheduler.Receipt, error) {
-	c := &call{bucket: bucket, script: "sweep", entry: t.context(term, now),
+	c := &call{bucket: bucket, script: "sweep", entry: t.context(ctx, term, now),
 		args: []any{text(term), limit, which, int64(now)}}
 	a := t.run(ctx, c)
 	n, entry, changes := a.count("moved"), a.text("entry"), a.list("changes").changes()
@@ -109,7 +109,7 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, term uint64, 
 	}
 	changes := t.ended(ends)
 	args[3] = blobOf(changes)
-	return t.settle(ctx, &call{bucket: bucket, script: "finish", entry: t.context(term, now), args: args},
+	return t.settle(ctx, &call{bucket: bucket, script: "finish", entry: t.context(ctx, term, now), args: args},
 		changes)
 }
 
@@ -184,7 +184,7 @@ func (t *Redis) Return(ctx context.Context, bucket message.Bucket, term uint64, 
 		}
 	}
 	args[0], args[1], args[2] = text(term), int64(now), blobOf(changes)
-	return t.settle(ctx, &call{bucket: bucket, script: "return", entry: t.context(term, now), args: args},
+	return t.settle(ctx, &call{bucket: bucket, script: "return", entry: t.context(ctx, term, now), args: args},
 		changes)
 }
 

@@ -42,7 +42,7 @@ func (t *Redis) Reject(ctx context.Context, r *scheduler.Rejected, now message.M
 	for _, s := range [...]string{r.Reason, r.ID, r.Topic} {
 		form = appendText(form, s)
 	}
-	c := &call{bucket: r.UID.Bucket(t.Buckets()), script: "reject", entry: t.context(0, now),
+	c := &call{bucket: r.UID.Bucket(t.Buckets()), script: "reject", entry: t.context(ctx, 0, now),
 		args: []any{string(r.UID), append(form, r.Body...), t.limit()}}
 	a := t.run(ctx, c)
 	entry := a.text("entry")

@@ -87,7 +87,7 @@ func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []re
 	}
 	// Half of the retention allows for clocks that differ.
 	args[0], args[1], args[2] = int64(now), blobOf(changes), int64(read.Add(-t.cfg.EndedKeep/2))
-	c := &call{bucket: bucket, script: "restore", entry: t.context(0, now), args: args}
+	c := &call{bucket: bucket, script: "restore", entry: t.context(ctx, 0, now), args: args}
 	a := t.run(ctx, c)
 	list := a.list("codes")
 	codes := make([]record.RestoreCode, len(records))

@@ -12,7 +12,7 @@ import (
 
 // Cancel ends the waiting message with this uid.
 func (t *Redis) Cancel(ctx context.Context, uid message.UID, now message.Milli) (scheduler.CancelResult, error) {
-	c := &call{bucket: uid.Bucket(t.Buckets()), script: "cancel", entry: t.context(0, now),
+	c := &call{bucket: uid.Bucket(t.Buckets()), script: "cancel", entry: t.context(ctx, 0, now),
 		args: []any{string(uid), int64(now)}}
 	a := t.run(ctx, c)
 	code := scheduler.CancelCode(a.code("code", int(scheduler.CancelEnded)))
@@ -69,7 +69,7 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 		content = packed[binary.BigEndian.Uint16(packed[11:]):]
 	}
 	reason := a.Reason[:min(len(a.Reason), maxText-2)] // leaves room for a kind without another message
-	c := &call{bucket: bucket, script: "amend", entry: t.context(0, now),
+	c := &call{bucket: bucket, script: "amend", entry: t.context(ctx, 0, now),
 		args: []any{string(a.UID), text(a.Version), head.Score(),
 			binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)),
 			packCause(message.KindPlain, "", reason, false), content, t.limit()}}
@@ -110,7 +110,7 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 	if err != nil {
 		return scheduler.RequeueResult{}, err
 	}
-	c := &call{bucket: bucket, script: "requeue", entry: t.context(0, now),
+	c := &call{bucket: bucket, script: "requeue", entry: t.context(ctx, 0, now),
 		args: []any{string(dead), int64(now), string(m.UID), m.Score(), packed, t.limit()}}
 	a := t.run(ctx, c)
 	result := scheduler.RequeueResult{Code: scheduler.RequeueCode(a.code("code", int(scheduler.RequeueNamed))),
@@ -147,7 +147,7 @@ func (t *Redis) Purge(ctx context.Context, bucket message.Bucket, uids []message
 	for first := true; first || len(uids) > 0; first = false {
 		step := uids[:min(len(uids), purgeStep)]
 		uids = uids[len(step):]
-		c := &call{bucket: bucket, script: "purge", entry: t.context(0, now),
+		c := &call{bucket: bucket, script: "purge", entry: t.context(ctx, 0, now),
 			args: append([]any{int64(now)}, anyOf(step)...)}
 		a := t.run(ctx, c)
 		entry, done := a.text("entry"), a.list("purged").uids()

@@ -227,7 +227,7 @@ func (d *database) schema() {
 		d.ok("namespace", "the database belongs to this namespace")
 	}
 	var other []string
-	for _, table := range []string{"messages", "transitions", "fences", "meta"} {
+	for _, table := range []string{"messages", "transitions", "rejects", "fences", "meta"} {
 		if engine := d.Engines[table]; engine != "" && !strings.EqualFold(engine, "InnoDB") {
 			other = append(other, table+" ("+engine+")")
 		}

@@ -136,7 +136,7 @@ func due(after time.Duration) func(*message.Message) {
 func accept(m *message.Message) record.Change {
 	return record.Change{
 		UID: m.UID, Version: 1, State: message.StateWaiting, At: start - 1000, Bucket: m.UID.Bucket(4),
-		Instance: "tarry-1", Address: "10.0.0.1:7000",
+		Instance: "tarry-1", Address: "10.0.0.1:7000", By: "shop",
 		Due: m.Due, Message: m,
 	}
 }
@@ -153,7 +153,7 @@ func accepted(all ...*message.Message) (changes []record.Change) {
 func became(m *message.Message, version uint64, state message.State, at message.Milli) record.Change {
 	c := accept(m)
 	c.Version, c.State, c.At, c.Message = version, state, at, nil
-	c.Term, c.Claimed, c.Attempt = 3, at-1, m.Attempt
+	c.Term, c.Claimed, c.Attempt, c.By = 3, at-1, m.Attempt, ""
 	return c
 }
 
@@ -169,6 +169,7 @@ func recorded(changes ...record.Change) (r record.Record) {
 		if c.Version > r.Version {
 			r.UID, r.Version, r.State, r.Due, r.ChangedAt, r.Reason, r.EndedAt = c.UID, c.Version, c.State, c.Due,
 				c.At, c.Reason, 0
+			r.ChangedBy = c.By
 			r.Mark = message.Mark{Uncertain: c.Uncertain, Refusals: c.Refusals, Changes: uint32(c.Version - 1)}
 			if c.State.Ended() {
 				r.EndedAt = c.At

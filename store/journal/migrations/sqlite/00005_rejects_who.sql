@@ -14,3 +14,8 @@ CREATE TABLE rejects (
 
 CREATE INDEX rejects_id ON rejects (id, uid) WHERE id <> ''; -- look-up by name
 CREATE INDEX rejects_at ON rejects (at);                     -- pruning
+
+-- On whose behalf a change was made: the name of a token of the HTTP API, or nats. NULL where the instance acted by
+-- itself, or asks for no token, and in rows from before this version.
+ALTER TABLE transitions ADD COLUMN who TEXT NULL;
+ALTER TABLE messages    ADD COLUMN who TEXT NULL;
