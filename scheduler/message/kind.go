@@ -80,7 +80,7 @@ func (k Kind) Words(other UID, uncertain bool) string {
 	case KindSwept:
 		return "the leader that had claimed it is gone; it may have been delivered"
 	case KindRestored:
-		return "restored when it was due already"
+		return "restored; it may have been delivered"
 	}
 	return ""
 }

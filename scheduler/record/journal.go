@@ -114,6 +114,8 @@ type Record struct {
 	// ChangedAt is when the latest change happened, and ChangedBy its caller.
 	ChangedAt message.Milli
 	ChangedBy string
+	// Doubt: the message may have been delivered although the journal has it as waiting. It is set to restore it.
+	Doubt bool
 }
 
 // Life is a message as the journal has it, and its last changes by version.

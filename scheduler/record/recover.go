@@ -33,6 +33,8 @@ type Certification struct {
 	DoubtUntil message.Milli
 	// Filling: messages are still being restored. New ones are accepted, but none are claimed.
 	Filling bool
+	// Audited: an audit has restored since what a whole bucket lacked. What it lacks now has ended.
+	Audited bool
 	// Forgotten is set only to make a certification: a refilled bucket may not know ends up to this time. 0 changes
 	// nothing.
 	Forgotten message.Milli
@@ -81,14 +83,16 @@ type Mending interface {
 	// Standings returns the standing of every bucket. The Standing of a bucket that does not answer carries the error.
 	// Standings itself fails if no bucket answers.
 	Standings(ctx context.Context) ([]Standing, error)
+	// Audited notes in a bucket's certification of this number that a full audit is over.
+	Audited(ctx context.Context, bucket message.Bucket, number uint64) error
 	// Find is Acceptor's, and Refused is Leading's.
 	Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error)
 	Refused(ctx context.Context, bucket message.Bucket) ([]scheduler.Refusal, error)
 	// Restore stores records of the journal that are missing here or have a lower version here. The record of a live
 	// message makes it wait; the record of an end is remembered as that end. A message already due becomes uncertain,
-	// which is a change of its own. Messages in flight are not touched. results[i] is the outcome of records[i]. read
-	// is when reading the records from the journal began. If the bucket may have forgotten an end since then, the
-	// answer is ErrOutdated.
+	// and so does one with Doubt, which is a change of its own. Messages in flight are not touched. results[i] is the
+	// outcome of records[i]. read is when reading the records from the journal began. If the bucket may have forgotten
+	// an end since then, the answer is ErrOutdated.
 	Restore(ctx context.Context, bucket message.Bucket, records []Record,
 		read, now message.Milli) (results []RestoreCode, err error)
 	// Versions returns the state and version of messages here. Unknown messages are left out.

@@ -29,6 +29,6 @@ func kindOf(reason string) (kind message.Kind, other message.UID) {
 		ReasonGaveWay: message.KindGaveWay,
 		ReasonMerged:  message.KindYielded, Purged: message.KindPurged, CanceledBefore: message.KindWithdrawn,
 		"the leader that had claimed it is gone; it may have been delivered": message.KindSwept,
-		"restored when it was due already":                                   message.KindRestored,
+		"restored; it may have been delivered":                               message.KindRestored,
 	}[reason], ""
 }

@@ -71,6 +71,38 @@ var recoverPromises = []promise{
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 3}))
 		t.canceled(m.UID, scheduler.CancelMaybe)
 	}},
+	{name: "what may have been delivered is restored as uncertain, and that is a change", check: func(t *trial) {
+		m := Message(1, DueIn(time.Hour))
+		r := recordOf(m, message.StateWaiting, 3)
+		r.Doubt = true
+		t.restored([]record.RestoreCode{added}, r)
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 3}))
+	}},
+	{name: "a certification says that its first audit is over, and the next one does not", tune: oneBucket,
+		check: func(t *trial) {
+			audited := func(want bool) record.Standing {
+				t.Helper()
+				standings, err := t.mending().Standings(t.Context())
+				if t.must("standings", err); standings[0].Audited != want || !standings[0].Whole() {
+					t.Fatalf("got %+v", standings[0])
+				}
+				return standings[0]
+			}
+			number := audited(false).Number
+			for range 2 {
+				t.must("audited", t.mending().Audited(t.Context(), 0, number))
+				audited(true)
+			}
+			Certify(t, t.tl.(record.Recoverable))
+			_ = t.mending().Audited(t.Context(), 0, number) // of an audit that began before
+			audited(false)
+			CertifyAs(t, t.tl.(record.Recoverable), true)
+			t.must("audited", t.mending().Audited(t.Context(), 0, number+2))
+			if standings, err := t.mending().Standings(t.Context()); err != nil || standings[0].Audited ||
+				!standings[0].Filling {
+				t.Fatalf("while it is filled: %+v, %v", standings, err)
+			}
+		}},
 	{name: "a lower version is raised, also to an end, and an equal or higher one stays", check: func(t *trial) {
 		low, even, high, end := Message(1, DueIn(time.Hour)), Message(2, DueIn(time.Hour)),
 			Message(3, DueIn(time.Hour)), Message(4, DueIn(time.Hour))

@@ -26,9 +26,9 @@ const (
 // there after the outbox has had time to drain, and no entry of the outbox will resolve it. progress, which may be nil,
 // is called now and then.
 //
-// A message that a whole store lacks, though the journal changed it after the store was certified, has ended: the store
-// had it then, and the journal has lost its end, as a replica does that lacks the last commits. It comes back only if
-// the request says so.
+// A message that a whole store lacks has ended if the journal changed it after the store was certified, or if an audit
+// has restored since what the store lacked then: the store had it, and the journal has lost its end, as a replica does
+// that lacks the last commits. It comes back only if the request says so.
 func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 	progress func(record.VerifyReport)) (record.VerifyReport, error) {
 	c := &comparison{Reconciler: r, req: req, progress: nowAndThen(progress),
@@ -47,7 +47,26 @@ func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 	if err := c.fromStore(ctx); err != nil {
 		return c.report, err
 	}
+	if err := c.audited(ctx); err != nil {
+		return c.report, err
+	}
 	return c.report, c.refused(ctx)
+}
+
+// audited notes in the certifications that this audit has restored what whole buckets lacked.
+func (c *comparison) audited(ctx context.Context) error {
+	for bucket, s := range c.standings {
+		if !c.req.Repair || !s.Whole() || s.Audited {
+			continue
+		}
+		err := within(ctx, c.Timeout, func(ctx context.Context) error {
+			return c.Timeline.Audited(ctx, message.Bucket(bucket), s.Number)
+		})
+		if err != nil {
+			return fmt.Errorf("note the audit of bucket %d: %w", bucket, ofStore(err))
+		}
+	}
+	return nil
 }
 
 // comparison is one run.
@@ -257,7 +276,7 @@ func (c *comparison) look(ctx context.Context, uids []message.UID) (map[message.
 // not missing.
 func (c *comparison) ended(ctx context.Context, d *record.Difference) (bool, error) {
 	s := c.standings[d.Bucket]
-	if d.Kind != record.MissingInStore || !s.Whole() || d.Journal.At <= s.DoubtUntil {
+	if d.Kind != record.MissingInStore || !s.Whole() || d.Journal.At <= s.DoubtUntil && !s.Audited {
 		return false, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
@@ -282,10 +301,10 @@ func (c *comparison) mend(ctx context.Context, d *record.Difference) (bool, erro
 		if err != nil {
 			return false, err
 		}
-		for i := range records { // what waits and is due becomes uncertain anyway, as a change of its own
-			if r := &records[i]; d.Kind != record.StoreOlder && stays(r.State) && (r.State.Ended() || r.Due > read) {
-				r.Mark.Uncertain = true
-			}
+		for i := range records {
+			r := &records[i]
+			r.Doubt = d.Kind != record.StoreOlder
+			r.Mark.Uncertain = r.Mark.Uncertain || r.Doubt && r.State == message.StateDead
 		}
 		c.restoring.report = record.RestoreReport{}
 		err = c.restoring.bring(call, records, read) // it repeats a lost call until the time is over

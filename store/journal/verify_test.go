@@ -181,8 +181,9 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 			if err := errors.Join(err, err2); err != nil || len(found) != 1 || len(records) != 1 ||
 				found[0].State != state || records[0].State != state {
 				t.Errorf("message %d: %+v, %+v, %v; want it %s on both sides", n, found, records, err, state)
-			} else if found[0].Mark.Uncertain != (n == 6) {
-				t.Errorf("message %d: %+v", n, found[0].Mark)
+			} else if found[0].Mark.Uncertain != (n == 6) || records[0].Mark.Uncertain != (n == 6) ||
+				found[0].Version != records[0].Version {
+				t.Errorf("message %d: %+v, %+v", n, found[0].Mark, records[0].Mark)
 			}
 		}
 	})
@@ -191,11 +192,24 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 // A replica of the database without the last commits takes over; the timeline has forgotten what ended meanwhile.
 func TestVerify_BringsNothingBackThatOnlyTheJournalThinksWaits(t *testing.T) {
 	t.Parallel()
+	for _, audited := range []bool{false, true} {
+		t.Run(fmt.Sprint("audited ", audited), func(t *testing.T) { bringsNothingBack(t, audited) })
+	}
+}
+
+func bringsNothingBack(t *testing.T, audited bool) {
+	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		s.recovered()
 		time.Sleep(time.Second)
 		s.add(true, 1)
+		if audited { // then it makes no difference when the message was accepted
+			s.recovered()
+			if r := s.verify(true); len(r.Found) != 0 {
+				t.Fatalf("the first audit: %+v", r)
+			}
+		}
 		uid := schedulertest.Message(1).UID
 		s.cancel(1, false) // the replica has not heard of it
 		time.Sleep(20 * time.Minute)
@@ -224,6 +238,7 @@ func TestVerify_BringsNothingBackThatOnlyTheJournalThinksWaits(t *testing.T) {
 		if err != nil || len(found) != 1 || found[0].State != message.StateWaiting || !found[0].Mark.Uncertain {
 			t.Fatalf("revived: %+v, %v", found, err)
 		}
+		s.settle(true)
 		if r := s.verify(false); len(r.Found) != 0 {
 			t.Errorf("afterwards: %+v", r)
 		}

@@ -185,7 +185,8 @@ func contentValues(values []any, c *record.Change) []any {
 
 func stateValues(values []any, c *record.Change) []any {
 	return append(values, int64(c.Due), int64(c.State), bit(c.Uncertain), int64(c.Refusals), int64(c.At), endedAt(c),
-		unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)), unlessEmpty(name(c.By)), text(c.Reason, reasonBytes), number(c.Version))
+		unlessZero(int64(c.Kind)), unlessEmpty(string(c.Other)), unlessEmpty(name(c.By)),
+		text(c.Reason, reasonBytes), number(c.Version))
 }
 
 // contentBytes returns an upper bound of the bytes in the texts and blobs of contentValues.

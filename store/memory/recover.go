@@ -33,6 +33,14 @@ func (t *Timeline) Standings(ctx context.Context) ([]record.Standing, error) {
 	return standings, nil
 }
 
+// Audited notes the end of a full audit.
+func (t *Timeline) Audited(ctx context.Context, n message.Bucket, number uint64) error {
+	return t.in(ctx, n, func(b *bucket) error {
+		b.cert.Audited = b.cert.Audited || b.cert.Number == number && !b.cert.Filling
+		return nil
+	})
+}
+
 // Renew does nothing: the timeline has no server.
 func (t *Timeline) Renew() {}
 
@@ -102,8 +110,8 @@ func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []reco
 func (b *bucket) restore(r *record.Record, recovering bool, now message.Milli) record.RestoreCode {
 	m, version := kept(&r.Message), r.Version
 	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
-	overdue := !r.State.Ended() && m.Due <= now && !m.Mark.Uncertain
-	if overdue {
+	unsure := !r.State.Ended() && (m.Due <= now || r.Doubt) && !m.Mark.Uncertain
+	if unsure {
 		m.Mark.Uncertain = true
 		m.Mark.Changes++
 		version++
@@ -143,7 +151,7 @@ func (b *bucket) restore(r *record.Record, recovering bool, now message.Milli) r
 	if old != nil {
 		e.rival = old.rival
 	}
-	if overdue {
+	if unsure {
 		b.note(record.Change{UID: m.UID, Version: version, State: message.StateWaiting, At: now, Due: m.Due,
 			Uncertain: true, Refusals: m.Mark.Refusals, Kind: message.KindRestored,
 			Reason: message.KindRestored.Words("", true)})

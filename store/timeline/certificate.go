@@ -93,6 +93,13 @@ func (t *Redis) Renew() {
 	}
 }
 
+// Audited notes the end of a full audit.
+func (t *Redis) Audited(ctx context.Context, bucket message.Bucket, number uint64) error {
+	a := t.run(ctx, &call{bucket: bucket, script: "audited", number: number, pinned: true})
+	a.text("noted")
+	return a.done()
+}
+
 // Standings asks every bucket's server.
 func (t *Redis) Standings(ctx context.Context) ([]record.Standing, error) {
 	standings := make([]record.Standing, len(t.keys))
@@ -110,7 +117,9 @@ func (t *Redis) Standings(ctx context.Context) ([]record.Standing, error) {
 		if certified != "" {
 			c := newAnswer("standing", []any{certified}, nil).words("certification", 4)
 			s.Certification = record.Certification{Number: c.number("number"), Run: c.text("data set"),
-				DoubtUntil: c.milli("doubt"), Filling: c.text("phase") == "filling"}
+				DoubtUntil: c.milli("doubt")}
+			phase := c.text("phase")
+			s.Filling, s.Audited = phase == "filling", phase == "audited"
 			a.fail("certification", c.done())
 		}
 		return a.done()

@@ -117,7 +117,7 @@ func restoreArgs(r *record.Record, now message.Milli) ([]any, *record.Change, er
 	}
 	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(r.Version - 1)}
 	var changed *record.Change
-	if m.Due <= now && !m.Mark.Uncertain {
+	if (m.Due <= now || r.Doubt) && !m.Mark.Uncertain {
 		m.Mark.Uncertain = true
 		m.Mark.Changes++
 		changed = &record.Change{UID: m.UID, Version: m.Version(), State: message.StateWaiting, Due: m.Due,

@@ -21,13 +21,15 @@ CREATE TABLE IF NOT EXISTS rejects (
 -- On whose behalf a change was made: the name of a token of the HTTP API, or nats. NULL where the instance acted by
 -- itself, or asks for no token, and in rows from before this version.
 SET @tarry_ddl = (SELECT IF(COUNT(*) > 0, 'DO 0', 'ALTER TABLE transitions ADD COLUMN who VARCHAR(255) NULL')
-  FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'transitions' AND COLUMN_NAME = 'who');
+  FROM information_schema.COLUMNS
+  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'transitions' AND COLUMN_NAME = 'who');
 PREPARE tarry_ddl FROM @tarry_ddl;
 EXECUTE tarry_ddl;
 DEALLOCATE PREPARE tarry_ddl;
 
 SET @tarry_ddl = (SELECT IF(COUNT(*) > 0, 'DO 0', 'ALTER TABLE messages ADD COLUMN who VARCHAR(255) NULL')
-  FROM information_schema.COLUMNS WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'messages' AND COLUMN_NAME = 'who');
+  FROM information_schema.COLUMNS
+  WHERE TABLE_SCHEMA = DATABASE() AND TABLE_NAME = 'messages' AND COLUMN_NAME = 'who');
 PREPARE tarry_ddl FROM @tarry_ddl;
 EXECUTE tarry_ddl;
 DEALLOCATE PREPARE tarry_ddl;
