@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -21,6 +22,9 @@ type Contents struct {
 	enabled   atomic.Bool
 
 	passing, passingAside *passing
+
+	floorMu sync.Mutex
+	floor   floor
 }
 
 // NewContents does not contact the server.
@@ -74,13 +78,39 @@ func (c *Contents) Held(ctx context.Context) (Held, error) {
 	return h, nil
 }
 
-// Consuming returns nil if the intake's consumer answers, or if there is none.
+// Consuming returns nil if the intake's consumer answers and acknowledges what it has delivered, or if there is none.
 func (c *Contents) Consuming(ctx context.Context) error {
-	_, _, err := askConsumer(ctx, c.nc, c.stream)
+	info, _, err := askConsumer(ctx, c.nc, c.stream)
 	if c.absent(err) {
 		return nil
 	}
-	return err
+	if err != nil {
+		return err
+	}
+	c.floorMu.Lock()
+	defer c.floorMu.Unlock()
+	return c.floor.moves(&info, time.Now())
+}
+
+// floor watches whether the acknowledged floor of the consumer passes what was delivered a while ago.
+type floor struct {
+	delivered uint64
+	at        time.Time
+}
+
+// floorLate is how long a push may be worked on or come again before it counts as stuck.
+const floorLate = 30 * time.Second
+
+func (f *floor) moves(info *consumerInfo, now time.Time) error {
+	if info.Floor.Stream >= f.delivered || info.Delivered.Stream < f.delivered || f.at.IsZero() {
+		f.delivered, f.at = info.Delivered.Stream, now
+		return nil
+	}
+	if late := now.Sub(f.at); late > floorLate {
+		return fmt.Errorf("push %d of the intake is not acknowledged for %s", info.Floor.Stream+1,
+			late.Round(time.Second))
+	}
+	return nil
 }
 
 // absent reports whether an answer means that there is no intake.
