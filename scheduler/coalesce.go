@@ -26,6 +26,8 @@ type queued struct {
 	known  time.Time
 	asked  *asked // set if names found it: past known, names looks again
 	repeat bool   // an earlier try may have stored it
+	// restored: what it merges into was brought to a bucket that is being filled.
+	restored bool
 }
 
 // coalescer gathers pushes so that one call of the timeline stores many. A free flusher takes whatever has gathered at

@@ -17,8 +17,12 @@ func TestAccept_LetsNoPushReplaceWhatIsRestoredLater(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, j := remembering(t, false)
 		schedulertest.CertifyAs(t, r.Store.(record.Recoverable), true)
-		first := message.Info{State: message.StateWaiting, Version: 1, Message: message.Message{UID: "t-000000000000000a",
-			ID: "waits", Topic: "orders"}}
+		uid, err := message.IntakeUID(1, r.Clock.Now(), "waits", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		first := message.Info{State: message.StateWaiting, Version: 1, Message: message.Message{UID: uid, ID: "waits",
+			Topic: "orders", Due: r.Clock.Milli().Add(time.Hour), Attempt: 1}}
 		ended := message.Info{State: message.StateDelivered, EndedAt: r.Clock.Milli(), Version: 2,
 			Message: message.Message{UID: "t-000000000000000b", ID: "ended", Topic: "orders"}}
 		j.known = []message.Info{first, ended}
@@ -27,6 +31,14 @@ func TestAccept_LetsNoPushReplaceWhatIsRestoredLater(t *testing.T) {
 		}
 		if a := push("waits"); !errors.Is(a.Err, scheduler.ErrUnavailable) {
 			t.Errorf("what the store may lack yet was replaced: %+v", a)
+		}
+		j.restored = func(uid message.UID) error {
+			_, err := r.Store.(record.Mending).Restore(t.Context(), uid.Bucket(2), []record.Record{{Info: first, Content: 1}},
+				r.Clock.Milli(), r.Clock.Milli())
+			return err
+		}
+		if a := push("waits"); a.Err != nil || !a.Merged || a.UID != first.UID {
+			t.Errorf("what the journal has was not replaced: %+v", a)
 		}
 		for _, id := range []string{"ended", "new"} {
 			if a := push(id); a.Err != nil || a.Duplicate || a.Merged {

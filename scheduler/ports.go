@@ -293,6 +293,8 @@ type Journal interface {
 	// Rejects returns up to limit pushes that ref names and its viewer may see, and that were rejected after NATS had
 	// acknowledged them: the latest first, without digest and body.
 	Rejects(ctx context.Context, ref Ref, limit int) ([]Rejected, error)
+	// Restore brings a living message that the timeline lacks back from the journal, while its bucket is filled.
+	Restore(ctx context.Context, uid message.UID) error
 	// WritePause records, in every mode, a change of pauses that the timeline has made, unless the journal has a later
 	// change of that pattern. It returns ErrFenced for a change under a superseded certification. Any other error
 	// leaves the outcome open.
@@ -348,6 +350,7 @@ func (noJournal) Await(_ context.Context, changes []Recorded, held func(int, boo
 }
 func (noJournal) Find(context.Context, Ref) ([]message.Info, error)     { return nil, nil }
 func (noJournal) Rejects(context.Context, Ref, int) ([]Rejected, error) { return nil, nil }
+func (noJournal) Restore(context.Context, message.UID) error            { return ErrUnavailable }
 func (noJournal) WritePause(context.Context, PauseChange) error         { return nil }
 func (noJournal) Remembered(_ context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	return make([][]message.Info, len(pushes)), nil

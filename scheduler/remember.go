@@ -243,12 +243,13 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 		return
 	}
 	if !repeated && a.filling {
+		living := slices.IndexFunc(remembered, func(i message.Info) bool { return !i.State.Ended() })
 		// A push that comes again may have merged before: neither the journal nor a store that is filled knows that.
-		if !a.fresh || slices.ContainsFunc(remembered, func(i message.Info) bool { return !i.State.Ended() }) {
+		if !a.fresh || living >= 0 && (a.restored || n.restore(remembered[living].UID) != nil) {
 			n.s.queues.fail(a.queued, errFilling)
 			return
 		}
-		a.message.Judged = true
+		a.message.Judged, a.restored = living < 0, living >= 0
 	}
 	if !repeated {
 		n.enqueue(a)
@@ -276,6 +277,17 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 		n.s.queues.release(a.queued)
 		a.done(answer(a.message, result))
 	}
+}
+
+// restore brings the message that a push merges into, so that the push need not wait until all are restored.
+func (n *names) restore(uid message.UID) error {
+	ctx, stop := context.WithTimeout(context.Background(), n.s.cfg.CallTimeout)
+	defer stop()
+	err := n.s.cfg.Journal.Restore(ctx, uid)
+	if err != nil {
+		n.s.log.Warn().Err(err).Str("uid", string(uid)).Msg("a message that a push merges into is not restored yet")
+	}
+	return err
 }
 
 // known reports whether the timeline knows a push's uid or its name, and until when if all that it knows has ended. Of

@@ -60,10 +60,6 @@ func (a *App) wireJournal() (err error) {
 	if a.writer == nil {
 		return nil
 	}
-	a.reconciler = &journal.Reconciler{
-		Store: j.store, Timeline: a.store, Buckets: a.store.Buckets(), Clock: a.clock,
-		Instance: a.cfg.Instance, Address: a.address, Timeout: journalTimeout, Log: a.log,
-	}
 	a.differences = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tarry_audit_differences", Help: "Messages that the last audit by this instance found different in the " +
 			"store and the journal, before it mended them.",
@@ -141,12 +137,16 @@ func (a *App) drains(ctx context.Context) bool {
 	return err != nil || !led
 }
 
-// answers returns the journal for which the scheduler's answers wait; nil with the journal off.
+// answers builds the reconciler and the journal for which the scheduler's answers wait; nil with the journal off.
 func (a *App) answers() scheduler.Journal {
 	if a.writer == nil {
 		return nil
 	}
-	return answered{a.writer, a.journal.store, a.log}
+	a.reconciler = &journal.Reconciler{
+		Store: a.journal.store, Timeline: a.store, Buckets: a.store.Buckets(), Clock: a.clock,
+		Instance: a.cfg.Instance, Address: a.address, Timeout: journalTimeout, Log: a.log,
+	}
+	return answered{a.writer, a.journal.store, a.reconciler, a.log}
 }
 
 // namesKeep returns how long the journal is consulted about names; 0 with the journal off.
@@ -160,8 +160,9 @@ func (a *App) namesKeep() time.Duration {
 // answered is the journal as the scheduler's answers need it.
 type answered struct {
 	*journal.Writer
-	store journal.Store
-	log   zerolog.Logger
+	store      journal.Store
+	reconciler *journal.Reconciler
+	log        zerolog.Logger
 }
 
 // Find looks up messages that the timeline does not know.
@@ -186,6 +187,15 @@ func (j answered) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]
 		return nil, fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
 	}
 	return found, nil
+}
+
+// Restore restores one message.
+func (j answered) Restore(ctx context.Context, uid message.UID) error {
+	r, err := j.reconciler.Restore(ctx, record.RestoreRequest{UID: uid}, nil)
+	if err == nil && r.Added+r.Raised+r.Same+r.InFlight == 0 { // its content is on its way, or what became of it is not known
+		err = fmt.Errorf("%w: the journal cannot restore %s yet", scheduler.ErrUnavailable, uid)
+	}
+	return err
 }
 
 // Remembered returns the messages that have the uids and names of pushes.

@@ -376,6 +376,8 @@ func (j *KeptJournal) Rejects(_ context.Context, ref scheduler.Ref, limit int) (
 	return found, nil
 }
 
+func (*KeptJournal) Restore(context.Context, message.UID) error { return scheduler.ErrUnavailable }
+
 func (*KeptJournal) WritePause(context.Context, scheduler.PauseChange) error { return nil }
 
 func TopicsOf(arrivals []Arrival) map[string]int {
