@@ -79,9 +79,25 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	if err := s.checkDue(m.Due, now); err != nil {
 		return Accepted{}, fmt.Errorf("requeue: %w", err)
 	}
-	if m.UID, err = s.cfg.IDs.Next(info.UID.Hash()); err != nil {
-		return Accepted{}, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
+	for range requeueTries {
+		if m.UID, err = s.cfg.IDs.Next(info.UID.Hash()); err != nil {
+			return Accepted{}, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
+		}
+		var a Accepted
+		if a, err = s.requeue(ctx, &info, &m); !errors.Is(err, errTaken) {
+			return a, err
+		}
 	}
+	return Accepted{}, err
+}
+
+// requeueTries is how many uids a requeue tries: another instance may use the same machine id.
+const requeueTries = 3
+
+var errTaken = fmt.Errorf("%w: the uid for the requeued message is taken", ErrUnavailable)
+
+// requeue gives a dead message the life m.
+func (s *Scheduler) requeue(ctx context.Context, info *message.Info, m *message.Message) (Accepted, error) {
 	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: message.StateWaiting, Version: 1}
 	if a.ID == "" {
 		a.ID = string(m.UID)
@@ -89,7 +105,7 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	var result RequeueResult
 	requeue := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error) {
 		var err error
-		result, err = s.cfg.Timeline.Requeue(ctx, info.UID, &m, now)
+		result, err = s.cfg.Timeline.Requeue(ctx, info.UID, m, now)
 		return result.Receipt(bucket, info.UID), err
 	}
 	if _, err := s.change(ctx, m.UID, requeue); err != nil {
@@ -103,6 +119,8 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 		return a, fmt.Errorf("%w: the message %s has it and has not ended", ErrDuplicateID, a.UID)
 	case RequeueNotDead:
 		return Accepted{}, notDead(&result.Info)
+	case RequeueTaken:
+		return Accepted{}, errTaken
 	}
 	return Accepted{}, ErrUnknownID
 }

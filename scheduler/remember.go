@@ -70,9 +70,10 @@ func newNames(s *Scheduler) *names {
 	return n
 }
 
-// stale reports whether a push repeats a uid that the timeline may have forgotten.
+// stale reports whether a push repeats a uid that the timeline may have forgotten. NATS stamps the uids of the intake
+// by a clock that may be ahead, so that for these their age by that clock counts too.
 func (n *names) stale(p *Push, now time.Time) bool {
-	return p.UID != "" && now.Sub(p.UID.Time()) > n.s.cfg.EndedKeep
+	return p.UID != "" && max(now.Sub(p.UID.Time()), p.Age) > n.s.cfg.EndedKeep
 }
 
 // takes reports whether a push passes through names.

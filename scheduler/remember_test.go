@@ -347,3 +347,19 @@ func TestAccept_RefusesAloneWhatMeetsADamagedRecord(t *testing.T) {
 		}
 	})
 }
+
+// NATS stamps by a clock that is an hour ahead: a push that comes again after its end was forgotten seems young.
+func TestAccept_AsksTheJournalWhatNATSsOwnClockSaysIsOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, false)
+		uid, err := message.IntakeUID(1, r.Clock.Now().Add(time.Hour), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		j.known = []message.Info{{State: message.StateDelivered, Version: 2, EndedAt: r.Clock.Milli().Add(-15 * time.Minute),
+			Message: message.Message{UID: uid, Topic: "orders"}}}
+		if a := try(r, scheduler.Push{UID: uid, Stored: 1, Age: 20 * time.Minute}); a.Err != nil || !a.Duplicate {
+			t.Errorf("it was accepted anew: %+v", a)
+		}
+	})
+}

@@ -138,6 +138,8 @@ const (
 	RequeueNotDead
 	// RequeueNamed: the name now belongs to a live message, which Info describes.
 	RequeueNamed
+	// RequeueTaken: the new uid belongs to another message, which Info describes.
+	RequeueTaken
 )
 
 // RequeueResult is the result of a requeue.

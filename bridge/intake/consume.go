@@ -228,14 +228,12 @@ func (in *Intake) push(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 	if merges {
 		p.Since = in.cfg.Stamps.Since(p.Stored, p.UID.Time(), time.Unix(0, in.created.Load()))
 	}
-	if !p.HasAt || merges {
-		now, ok := in.cfg.Clock.Of(ClockSource)
-		switch {
-		case ok:
-			p.Age = in.cfg.Stamps.Age(place, now)
-		case !p.HasAt && in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
-			return nil, errNoClock
-		}
+	now, ok := in.cfg.Clock.Of(ClockSource)
+	switch {
+	case ok:
+		p.Age = in.cfg.Stamps.Age(place, now)
+	case !p.HasAt && in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
+		return nil, errNoClock
 	}
 	return p, nil
 }

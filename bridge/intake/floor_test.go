@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// What merged is known until the acknowledged floor has passed it: a push that comes again and again holds up the floor.
+// What merged is known until the acknowledged floor has passed it: a push that comes again and again holds it up.
 func TestFloor_IsStuckWhereAPushIsNotAcknowledged(t *testing.T) {
 	t.Parallel()
 	var f floor

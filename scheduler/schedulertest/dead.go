@@ -18,7 +18,7 @@ const (
 	MaybeSeen  = ", which may have been delivered"
 )
 
-var requeueWords = [...]string{"unknown", "done", "not dead", "named"}
+var requeueWords = [...]string{"unknown", "done", "not dead", "named", "taken"}
 
 func requeueWord(c scheduler.RequeueCode) string {
 	if int(c) < len(requeueWords) {
@@ -161,6 +161,16 @@ var deadPromises = []promise{
 			time.Second) {
 			t.Fatalf("head %d", r.Head)
 		}
+	}},
+	{name: "a requeue takes no other message's uid", check: func(t *trial) {
+		old, another := t.dead(Message(1)), t.one(Message(2, DueIn(time.Hour)))
+		other := again(3, old, DueIn(time.Hour))
+		other.UID = another.UID
+		if r := t.requeue(old.UID, other, scheduler.RequeueTaken); r.Info.UID != another.UID {
+			t.Fatalf("answers with %s", describe(r.Info))
+		}
+		t.wantState(old.UID, message.StateDead)
+		t.wantInfo(live(another, message.StateWaiting, message.Mark{}))
 	}},
 	{name: "what is not dead is not requeued", check: func(t *trial) {
 		r := t.requeue(Message(1).UID, Message(2), scheduler.RequeueUnknown)

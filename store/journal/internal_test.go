@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func TestCheckVersion_WantsWhatStatementsWereWrittenFor(t *testing.T) {
@@ -29,6 +30,24 @@ func TestCheckVersion_WantsWhatStatementsWereWrittenFor(t *testing.T) {
 	} {
 		if err := checkVersion(version); (err == nil) != fit || err != nil && !errors.Is(err, ErrUnfit) {
 			t.Errorf("%q: got %v, want fit %v", version, err, fit)
+		}
+	}
+}
+
+// A virtual machine that is set back to a snapshot keeps its Redis's run, and the outbox shows that it went back.
+func TestRecovery_NoticesADataSetThatWentBack(t *testing.T) {
+	t.Parallel()
+	r := NewRecovery(RecoveryConfig{})
+	for i, step := range []struct {
+		run  string
+		last message.Milli
+		back bool
+	}{
+		{"a", 0, false}, {"a", 5, false}, {"a", 5, false}, {"a", 9, false}, {"a", 7, true}, {"a", 8, true}, {"a", 9, false},
+		{"b", 3, false}, {"b", 2, true}, {"b", 0, false}, // nothing is known
+	} {
+		if back := r.wentBack(0, &record.Standing{Now: step.run, Last: step.last}); back != step.back {
+			t.Errorf("step %d: %v", i, back)
 		}
 	}
 }

@@ -53,6 +53,25 @@ type Recovery struct {
 	last map[message.Bucket]uint64
 	// on is the data set for which it set that number.
 	on map[message.Bucket]string
+	// seen is the latest change that each bucket's data set was seen with.
+	seen map[message.Bucket]seen
+}
+
+// seen is the last change that a data set knew.
+type seen struct {
+	run  string
+	last message.Milli
+}
+
+// wentBack reports whether a data set knows less than it did: a server that was set back to a snapshot of its memory
+// keeps its run.
+func (r *Recovery) wentBack(bucket message.Bucket, s *record.Standing) bool {
+	was := r.seen[bucket]
+	if was.run == s.Now && s.Last > 0 && s.Last < was.last {
+		return true
+	}
+	r.seen[bucket] = seen{s.Now, s.Last}
+	return false
 }
 
 const (
@@ -67,7 +86,8 @@ const (
 
 // NewRecovery builds a Recovery.
 func NewRecovery(cfg RecoveryConfig) *Recovery {
-	return &Recovery{cfg: cfg, log: cfg.Log, last: map[message.Bucket]uint64{}, on: map[message.Bucket]string{}}
+	return &Recovery{cfg: cfg, log: cfg.Log, last: map[message.Bucket]uint64{}, on: map[message.Bucket]string{},
+		seen: map[message.Bucket]seen{}}
 }
 
 // Result reports what a Recovery did.
@@ -124,7 +144,7 @@ func (r *Recovery) Mend(ctx context.Context, term uint64, buckets []message.Buck
 		case buckets != nil && !slices.Contains(buckets, bucket) && (bucket != scheduler.PausesBucket || s.Err != nil):
 		case s.Err != nil:
 			result.Away = append(result.Away, bucket)
-		case s.Whole() && s.Number >= r.last[bucket]:
+		case s.Whole() && s.Number >= r.last[bucket] && !r.wentBack(bucket, &s):
 			whole(bucket)
 		default:
 			w.need[bucket] = true

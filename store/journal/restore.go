@@ -64,6 +64,9 @@ func (w *restoring) all(ctx context.Context, req record.RestoreRequest,
 	})
 	group.Go(func() error {
 		for page := range pages {
+			if now := w.Clock.Milli(); !req.Overdue { // nor what has become so while the page waited for its turn
+				page.records = slices.DeleteFunc(page.records, func(r record.Record) bool { return r.Due <= now })
+			}
 			if err := w.bring(ctx, page.records, page.read); err != nil {
 				return err
 			}

@@ -322,7 +322,9 @@ func (c *comparison) mend(ctx context.Context, d *record.Difference) (bool, erro
 	now := asItStands(&found[0])
 	now.At, now.Bucket, now.Reason = c.Clock.Milli(), d.Bucket, "repaired from the store"
 	now.Instance, now.Address = c.Instance, c.Address
-	if err := c.Store.Write(call, nil, []record.Change{now}); err != nil {
+	// The store may have been replaced since the audit began: what it says then is no longer true.
+	fences := map[message.Bucket]uint64{d.Bucket: c.standings[d.Bucket].Number}
+	if err := c.Store.Write(call, fences, []record.Change{now}); err != nil {
 		return false, fmt.Errorf("write to the journal: %w", err)
 	}
 	return true, nil

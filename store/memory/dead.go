@@ -32,7 +32,9 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 	old := b.entries[dead]
 	if e := b.entries[given.UID]; e != nil { // the requeue was made before: a uid is assigned once
 		result.Code, result.Info = scheduler.RequeueDone, b.brief(e)
-		if old != nil {
+		if old == nil || old.kind != message.KindRequeued || old.other != e.uid {
+			result.Code = scheduler.RequeueTaken
+		} else {
 			result.Dead = old.version
 		}
 		return nil

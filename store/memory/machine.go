@@ -8,6 +8,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -167,7 +168,17 @@ func (m *Machine) save(mark time.Time) error {
 	if err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), m.path)
+	if err := os.Rename(f.Name(), m.path); err != nil {
+		return err
+	}
+	dir, err := os.Open(filepath.Dir(m.path)) // else a loss of power may bring the file of before back
+	if err != nil {
+		return err
+	}
+	if err = dir.Sync(); runtime.GOOS == "windows" { // it cannot sync a directory
+		err = nil
+	}
+	return errors.Join(err, dir.Close())
 }
 
 // parseMark parses the contents of the file.

@@ -113,7 +113,7 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 	c := &call{bucket: bucket, script: "requeue", entry: t.context(ctx, 0, now),
 		args: []any{string(dead), int64(now), string(m.UID), m.Score(), packed, t.limit()}}
 	a := t.run(ctx, c)
-	result := scheduler.RequeueResult{Code: scheduler.RequeueCode(a.code("code", int(scheduler.RequeueNamed))),
+	result := scheduler.RequeueResult{Code: scheduler.RequeueCode(a.code("code", int(scheduler.RequeueTaken))),
 		Number: c.number}
 	if result.Code == scheduler.RequeueUnknown {
 		return result, *a.err

@@ -192,7 +192,7 @@ func (j answered) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]
 // Restore restores one message.
 func (j answered) Restore(ctx context.Context, uid message.UID) error {
 	r, err := j.reconciler.Restore(ctx, record.RestoreRequest{UID: uid}, nil)
-	if err == nil && r.Added+r.Raised+r.Same+r.InFlight == 0 { // its content is on its way, or what became of it is not known
+	if err == nil && r.Added+r.Raised+r.Same+r.InFlight == 0 { // its content is on its way, or its state is not known
 		err = fmt.Errorf("%w: the journal cannot restore %s yet", scheduler.ErrUnavailable, uid)
 	}
 	return err

@@ -1,7 +1,8 @@
 -- requeue makes a dead message wait again under a new uid. Any instance may call it.
 -- KEYS due msg claimed mark ended dead name names big counts
 -- ARGV 1 uid of the dead message  2 now in ms  3 new uid  4 score  5 packed message  6 limit of the outbox in bytes
--- Result: code (0 unknown, 1 done, 2 not dead, 3 its name is taken), uid, record
+-- Result: code (0 unknown, 1 done, 2 not dead, 3 its name is taken, 4 the new uid is
+--      another message's), uid, record
 --      without body, '1' when claimed and mark of: the new message, the message that is
 --      not dead, or the message that has the name; record of the dead one without body;
 --      the earliest score if this made it earlier; entry of the outbox
@@ -19,7 +20,10 @@ local function answer(code, of, dead, earliest, entry)
 end
 local old = redis.call('HGET', MSG, uid)
 if old and not sound(old) then return unsound(uid, old) end
-if redis.call('HEXISTS', MSG, new) == 1 then return answer('1', new, old) end
+if redis.call('HEXISTS', MSG, new) == 1 then
+  local made = old and not live(old) and kind(old) == KIND_REQUEUED and other(old) == new
+  return answer(made and '1' or '4', new, made and old)
+end
 if not old then return {'0', '', '', '', '', '', '', ''} end
 if live(old) or not may(state(old), STATE_CANCELED, KIND_REQUEUED) then return answer('2', uid) end
 local was = content(old)
