@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync"
+	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -264,7 +266,7 @@ func (c *Client) exchange(ctx context.Context, verb string, question, answer any
 		return &Error{Word: wire.WordTooLarge, Field: wire.FieldBody,
 			Detail: fmt.Sprintf("makes a request of %d bytes, the server's max_payload is %d", len(data), limit)}
 	}
-	reply, err := c.nc.RequestWithContext(ctx, c.subject(verb), data)
+	reply, err := c.answer(ctx, verb, data)
 	if err != nil {
 		return err
 	}
@@ -273,6 +275,48 @@ func (c *Client) exchange(ctx context.Context, verb string, question, answer any
 		return &Error{Word: "internal", Detail: text} // a micro service's own form
 	}
 	return err
+}
+
+// lookAgain is how long a look-up waits before it asks once more: NATS may have picked an instance that stands still,
+// and picks at random. lookTries bounds that to a second.
+const (
+	lookAgain = 250 * time.Millisecond
+	lookTries = 4
+)
+
+// answer returns the first answer to a request. Only a look-up is sent more than once: it changes nothing.
+func (c *Client) answer(ctx context.Context, verb string, data []byte) (*nats.Msg, error) {
+	if verb != "get" {
+		return c.nc.RequestWithContext(ctx, c.subject(verb), data)
+	}
+	ctx, stop := context.WithCancel(ctx)
+	var asking sync.WaitGroup
+	defer asking.Wait()
+	defer stop()
+	type result struct {
+		reply *nats.Msg
+		err   error
+	}
+	results := make(chan result, lookTries)
+	again := time.NewTimer(0)
+	defer again.Stop()
+	for sent, open := 0, 0; ; {
+		select {
+		case <-again.C:
+			sent, open = sent+1, open+1
+			asking.Go(func() {
+				reply, err := c.nc.RequestWithContext(ctx, c.subject(verb), data)
+				results <- result{reply, err}
+			})
+			if sent < lookTries {
+				again.Reset(lookAgain)
+			}
+		case r := <-results:
+			if open--; r.err == nil || open == 0 {
+				return r.reply, r.err
+			}
+		}
+	}
 }
 
 // readAnswer reads an answer of an instance. Every failure has the form of an Error.

@@ -64,6 +64,29 @@ func newInstance(t *testing.T, nc *nats.Conn, say func(n int, data string) strin
 	return in
 }
 
+// NATS picks an instance that stands still: a look-up asks once more, long before it gives that instance up, and a call
+// that changes something does not.
+func TestGet_AsksAnotherInstanceWhereOneStandsStill(t *testing.T) {
+	t.Parallel()
+	nc := off(t)
+	in := newInstance(t, nc, func(n int, _ string) string {
+		if n == 0 {
+			return ""
+		}
+		return `{"id":"order-1","uid":"0uid","state":"waiting"}`
+	})
+	client, err := NewClient(nc, WithAckWait(time.Minute), WithTimeout(30*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if m, err := client.Get(t.Context(), Ref{ID: "order-1"}); err != nil || m.UID != "0uid" {
+		t.Fatalf("got %+v, %v", m, err)
+	}
+	if n := len(in.all()); n < 2 || n > lookTries {
+		t.Errorf("it asked %d times", n)
+	}
+}
+
 const kept = `{"id":"order-1","uid":"0uid","due":"2030-01-31T08:00:00.000Z","state":"waiting","version":1,` +
 	`"durable":"redis"}`
 

@@ -25,6 +25,8 @@ type Reconciler struct {
 	Address  string
 	Timeout  time.Duration // of one call
 	Log      zerolog.Logger
+	// LookPause is the time between two looks of a Verify at a difference, verifyPause by default.
+	LookPause time.Duration
 	// At, which may be nil, is called after each page of a restore.
 	At func(point string)
 }

@@ -267,10 +267,14 @@ type doubt struct {
 	uids  map[message.UID]bool
 }
 
-// sure removes records that the journal has as waiting or dead, that the timeline does not know, and that a quarantined
-// entry names: the change that the journal lacks may be their end.
+// sure removes records that the journal has as waiting or dead, that the timeline does not know, and whose content was
+// refused since, or that a quarantined entry names: the change that the journal lacks may be their end.
 func (w *restoring) sure(ctx context.Context, bucket message.Bucket, records []record.Record) ([]record.Record,
 	error) {
+	outdated, err := w.outdated(ctx, records)
+	if err != nil {
+		return nil, err
+	}
 	d := &w.doubts[bucket]
 	for entries, err := range w.quarantined(ctx, bucket, &d.after) {
 		if err != nil {
@@ -289,7 +293,7 @@ func (w *restoring) sure(ctx context.Context, bucket message.Bucket, records []r
 	}
 	var unsure []message.UID
 	for i := range records {
-		if stays(records[i].State) && d.uids[records[i].UID] {
+		if uid := records[i].UID; stays(records[i].State) && (d.uids[uid] || outdated[uid]) {
 			unsure = append(unsure, records[i].UID)
 		}
 	}
@@ -303,4 +307,33 @@ func (w *restoring) sure(ctx context.Context, bucket message.Bucket, records []r
 	return slices.DeleteFunc(slices.Clone(records), func(r record.Record) bool {
 		return slices.Contains(unsure, r.UID) && stands[r.UID].Version == 0
 	}), nil
+}
+
+// outdated returns the messages whose content the journal has from before a content that it refused: a message that is
+// lost is better than one with what its user has replaced.
+func (w *restoring) outdated(ctx context.Context, records []record.Record) (map[message.UID]bool, error) {
+	var changed []message.UID
+	content := map[message.UID]uint64{}
+	for i := range records {
+		if r := &records[i]; r.Content < r.Version && stays(r.State) {
+			changed, content[r.UID] = append(changed, r.UID), r.Content
+		}
+	}
+	if len(changed) == 0 {
+		return nil, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, w.Timeout)
+	defer cancel()
+	bare, err := w.Store.Bare(ctx, changed)
+	if err != nil {
+		return nil, fmt.Errorf("ask what the journal refused: %w: %w", ErrNoDatabase, err)
+	}
+	found := map[message.UID]bool{}
+	for uid, versions := range bare {
+		if found[uid] = slices.Max(versions) > content[uid]; found[uid] {
+			w.Log.Error().Str("uid", string(uid)).Msg(
+				"not restored: the journal refused its latest content, and an older one must not be delivered")
+		}
+	}
+	return found, nil
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
@@ -56,6 +57,36 @@ func TestVerify_OfAReplacedStoreWritesNothing(t *testing.T) {
 		if found, err := s.store.Records(t.Context(), []message.UID{schedulertest.Message(1).UID}); err != nil ||
 			len(found) != 0 {
 			t.Errorf("the journal has %+v, %v", found, err)
+		}
+	})
+}
+
+// What a lost store held last is not in the journal: SQL refused it. What the user replaced by it does not come back.
+func TestRestore_BringsNoContentBackThatARefusedOneReplaced(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		s.recovered()
+		for n, refused := range []bool{false, true} {
+			m := schedulertest.Message(n + 1)
+			m.Due = s.clock.Milli().Add(time.Hour)
+			s.write(record.Change{UID: m.UID, Version: 1, State: message.StateWaiting, Due: m.Due, Message: m})
+			edit := record.Change{UID: m.UID, Version: 2, State: message.StateWaiting, Due: m.Due, Reason: "rescheduled: due"}
+			if refused {
+				edit.Reason = record.RefusedReason
+			}
+			s.write(edit)
+			s.write(record.Change{UID: m.UID, Version: 3, State: message.StateWaiting, Due: m.Due, Reason: "run"})
+		}
+		r := &journal.Reconciler{Store: s.store, Timeline: s.tl, Buckets: 1, Clock: s.clock, Timeout: time.Minute,
+			Log: zerolog.Nop()}
+		report, err := r.Restore(t.Context(), record.RestoreRequest{}, nil)
+		if err != nil || report != (record.RestoreReport{Read: 2, Added: 1, Newer: 1}) {
+			t.Fatalf("%+v, %v", report, err)
+		}
+		found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: schedulertest.Message(2).UID})
+		if err != nil || len(found) != 0 {
+			t.Errorf("an old content is back: %+v, %v", found, err)
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -170,7 +171,7 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 		return err
 	}
 	for look := 1; look < verifyLooks && len(found) > 0; look++ {
-		pause(ctx, verifyPause)
+		pause(ctx, cmp.Or(c.LookPause, verifyPause))
 		if found, err = c.look(ctx, slices.Collect(maps.Keys(found))); err != nil {
 			return err
 		}

@@ -78,8 +78,8 @@ func TestSteer_MovesEditsAndRunsByEveryDoor(t *testing.T) {
 		return nil
 	})
 	s.Emptied()
-	if h := s.Must(a, http.MethodGet, "/v1/messages/by-http/history", nil); !strings.Contains(h.Raw, `"edited"`) ||
-		!strings.Contains(h.Raw, `"delivered"`) {
+	h := s.Must(a, http.MethodGet, "/v1/messages/by-http/history", nil)
+	if !strings.Contains(h.Raw, `"edited: body, due, headers; content `) || !strings.Contains(h.Raw, `"delivered"`) {
 		t.Errorf("history: %s", h.Raw)
 	}
 
