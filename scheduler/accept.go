@@ -98,7 +98,23 @@ func (s *Scheduler) message(p *Push, now time.Time) *message.Message {
 		// already respects MaxWait.
 		m.MaxWait = 0
 	}
+	if m.MaxWait > 0 {
+		m.MaxWait += s.behind(p, now)
+	}
 	return m
+}
+
+// behind returns how far the clock behind the time of the first push may be behind. The longest wait counts from that
+// time, which is NATS's stamp or an instance's: by a clock that is slow it would be over early.
+func (s *Scheduler) behind(p *Push, now time.Time) time.Duration {
+	lag := s.cfg.Clock.Lag()
+	if p.Stored > 0 {
+		lag = max(lag, now.Sub(p.UID.Time())-p.Age)
+	}
+	if lag < time.Second { // what is less raises no alarm
+		return 0
+	}
+	return lag
 }
 
 func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {

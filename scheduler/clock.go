@@ -143,6 +143,20 @@ func (c *Clock) Spread() time.Duration {
 	return votes[len(votes)-1].low.Sub(votes[0].low)
 }
 
+// Lag returns how far the slowest clock is behind the time that decides.
+func (c *Clock) Lag() time.Duration {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	slowest := c.local.Wall()
+	for _, v := range c.votesLocked() {
+		if v.low.Before(slowest) {
+			slowest = v.low
+		}
+	}
+	return max(now.Sub(slowest), 0)
+}
+
 // Voters is how many clocks vote if all are at hand.
 const Voters = 3
 

@@ -85,3 +85,29 @@ func TestMerge_ACancelByThePushesOwnUIDIsHonest(t *testing.T) {
 		_ = stop(rig.ErrStop)
 	})
 }
+
+// NATS's clock is an hour slow all the time: the longest wait of a debounce still counts from when the first push was
+// stored.
+func TestAccept_DebounceByAStampThatIsSlowIsNotDueEarly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 1, nil)
+		push := func(n uint64) time.Duration {
+			uid, err := message.IntakeUID(n, r.Clock.Now().Add(-time.Hour), "cart", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			a := r.Push(scheduler.Push{UID: uid, Stored: n, ID: "cart", Topic: "a", Delay: 30 * time.Minute,
+				Merge: message.MergeDebounce, MaxWait: 40 * time.Minute})
+			return a.Due.Time().Sub(r.Clock.Now())
+		}
+		push(1)
+		time.Sleep(time.Second)
+		if wait := push(2); wait < 30*time.Minute-time.Second {
+			t.Errorf("it is due in %s", wait)
+		}
+		time.Sleep(25 * time.Minute)
+		if wait := push(3); wait < 14*time.Minute || wait > 16*time.Minute {
+			t.Errorf("after 25 of 40 minutes it is due in %s", wait)
+		}
+	})
+}
