@@ -144,8 +144,9 @@ func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 	for i, p := range batch {
 		results[i] = Accepted{UID: p.UID, ID: p.ID, Err: ErrOutcomeUnknown}
 	}
+	by := Caller(ctx)
 	for i, p := range batch {
-		p.By = Caller(ctx)
+		p.By = by
 		uid := s.accept(p, func(a Accepted) {
 			mu.Lock()
 			defer mu.Unlock()

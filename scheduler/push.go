@@ -14,25 +14,23 @@ type Push struct {
 	// means exactly that uid).
 	UID message.UID
 	// ID and Key are the user's names, empty if not given.
-	ID, Key  string
-	Topic    string
-	Headers  []message.Header
-	Body     []byte
-	Priority uint8
-	TTL      time.Duration
-	// Attempt is 0 for a first push, or the number that a consumer's retry carries.
-	Attempt uint32
+	ID, Key string
+	Topic   string
+	Headers []message.Header
+	Body    []byte
+	TTL     time.Duration
 	Retry   message.Retry
+	// Attempt is 0 for a first push, or the number that a consumer's retry carries.
+	Attempt  uint32
+	Priority uint8
 	// Merge says what happens if the name is already in use. MaxWait bounds MergeDebounce; 0 is no bound.
-	Merge   message.Merge
-	MaxWait time.Duration
-
-	// Either At is set, or Delay, which counts from Age ago, or ByRetry for a consumer's retry that waits as its
-	// schedule says.
-	ByRetry bool
-	At      message.Milli
-	HasAt   bool
-	Delay   time.Duration
+	Merge message.Merge
+	// Either HasAt is set, and At is the due time, or Delay counts from Age ago, or ByRetry is set for a consumer's
+	// retry that waits as its schedule says.
+	HasAt, ByRetry bool
+	MaxWait        time.Duration
+	At             message.Milli
+	Delay          time.Duration
 	// Age is how long ago the intake stored the push, by the intake's own clock.
 	Age time.Duration
 	// Stored is the sequence in the intake stream, or 0 for a push that did not come through it.

@@ -54,13 +54,18 @@ type Message struct {
 	Headers []Header
 	Body    []byte
 
-	Due      Milli
-	Priority uint8
+	Due Milli
 	// TTL is how long after its due time the message is still worth delivering. 0 means forever.
 	TTL time.Duration
 	// Attempt is the number that the delivery carries: 1 for a first delivery, more if a consumer sent the message
 	// back.
-	Attempt uint32
+	Attempt  uint32
+	Priority uint8
+	// Judged: the journal has no living message of the name either. It is not persisted.
+	Judged bool
+	// Merge and MaxWait say how a push merges. They are not persisted.
+	Merge   Merge
+	MaxWait time.Duration
 	// Digest is kept for messages with an ID; otherwise it is zero.
 	Digest Digest
 	// Stored is the sequence of the push in the intake stream, or 0 if it did not come through it. It is not persisted.
@@ -71,13 +76,8 @@ type Message struct {
 	// stored by the accepting instance's clock, or 0 if that is not known. Neither is persisted.
 	Since    Milli
 	StoredAt Milli
-	// Judged: the journal has no living message of the name either. It is not persisted.
-	Judged bool
 	// By is the caller who pushed the message. It is not persisted; the journal has it.
 	By string
-	// Merge and MaxWait say how a push merges. They are not persisted.
-	Merge   Merge
-	MaxWait time.Duration
 	// Origin is the uid of the push whose content the message has, if it differs from the message's own uid. A push that
 	// was stored before that one does not replace the content.
 	Origin UID
