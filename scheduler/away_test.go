@@ -50,7 +50,7 @@ func (a *apart) reach(ctx context.Context, bucket message.Bucket) error {
 }
 
 func (a *apart) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	a.mu.Lock()
 	if a.adds == nil {
 		a.adds = map[message.Bucket]int{}
@@ -58,7 +58,7 @@ func (a *apart) Add(ctx context.Context, bucket message.Bucket, batch []*message
 	a.adds[bucket]++
 	a.mu.Unlock()
 	if err := a.reach(ctx, bucket); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	return a.Timeline.Add(ctx, bucket, batch, now)
 }

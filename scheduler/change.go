@@ -8,35 +8,39 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Receipt describes what a call changed in one bucket. Its changes are passed to Await, and an earlier head is
+// Effect describes what a call changed in one bucket. Its changes are passed to Await, and what came earlier is
 // announced.
-type Receipt struct {
+type Effect struct {
 	Changes []Recorded
-	// Head is the bucket's earliest due time when the call made it earlier, else 0.
-	Head message.Milli
+	Earlier []Earlier
 }
 
-// Receipt returns what the cancel changed.
-func (r *CancelResult) Receipt(bucket message.Bucket) (made Receipt) {
+// Earlier says that a call made an order of its bucket begin earlier: at Due.
+type Earlier struct {
+	Due message.Milli
+}
+
+// Effect returns what the cancel changed.
+func (r *CancelResult) Effect(bucket message.Bucket) (made Effect) {
 	if r.Code == CancelDone || r.Code == CancelMaybe {
 		made.Changes = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}
 	}
 	return made
 }
 
-// Receipt returns what the amend changed.
-func (r *AmendResult) Receipt(bucket message.Bucket) (made Receipt) {
+// Effect returns what the amend changed.
+func (r *AmendResult) Effect(bucket message.Bucket) (made Effect) {
 	if r.Code == AmendDone {
-		made.Changes, made.Head = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}, r.Head
+		made.Changes, made.Earlier = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}, r.Earlier
 	}
 	return made
 }
 
-// Receipt returns what the requeue of a dead message changed: the dead message, and the new one that continues it.
-func (r *RequeueResult) Receipt(bucket message.Bucket, dead message.UID) (made Receipt) {
+// Effect returns what the requeue of a dead message changed: the dead message, and the new one that continues it.
+func (r *RequeueResult) Effect(bucket message.Bucket, dead message.UID) (made Effect) {
 	if r.Code == RequeueDone {
 		made.Changes = []Recorded{{dead, r.Dead, bucket, r.Number}, {r.Info.UID, 1, bucket, r.Number}}
-		made.Head = r.Head
+		made.Earlier = r.Earlier
 	}
 	return made
 }
@@ -45,7 +49,7 @@ func (r *RequeueResult) Receipt(bucket message.Bucket, dead message.UID) (made R
 // a reply is lost, change repeats the call, since every such call may be sent twice with the effect of once. An error
 // that Is ErrUnavailable changed nothing.
 func (s *Scheduler) change(ctx context.Context, uid message.UID,
-	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error)) (as changed, err error) {
+	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Effect, error)) (as changed, err error) {
 	if err := s.cfg.Admit(); err != nil {
 		return as, err
 	}
@@ -66,8 +70,8 @@ func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	if err == nil {
 		as.bare, err = s.await(ctx, made.Changes)
 	}
-	if err == nil && made.Head > 0 {
-		s.hasten(bucket, made.Head)
+	if err == nil {
+		s.hasten(bucket, made.Earlier)
 	}
 	return as, err
 }
@@ -89,7 +93,9 @@ func (s *Scheduler) await(ctx context.Context, changes []Recorded) (bare bool, e
 	return bare, nil
 }
 
-// hasten informs the leader of an earlier head.
-func (s *Scheduler) hasten(bucket message.Bucket, head message.Milli) {
-	s.cfg.Announce(bucket, head)
+// hasten informs the leader of orders that begin earlier.
+func (s *Scheduler) hasten(bucket message.Bucket, earlier []Earlier) {
+	for i := range earlier {
+		s.cfg.Announce(bucket, earlier[i].Due)
+	}
 }

@@ -355,12 +355,12 @@ tries:
 // adding is a batch on its way to the store.
 type adding struct {
 	*coalescer
-	bucket message.Bucket
-	left   []*queued // not answered yet
-	again  []*queued // their uids were taken; they got others
-	head   message.Milli
-	repeat bool                 // an earlier try may have stored them
-	stored map[message.UID]bool // answered as stored by an earlier try
+	bucket  message.Bucket
+	left    []*queued // not answered yet
+	again   []*queued // their uids were taken; they got others
+	earlier []Earlier
+	repeat  bool                 // an earlier try may have stored them
+	stored  map[message.UID]bool // answered as stored by an earlier try
 }
 
 // add sends what is left to the store.
@@ -369,8 +369,8 @@ func (b *adding) add(ctx context.Context) ([]AddResult, error) {
 	for i, q := range b.left {
 		messages[i] = q.message
 	}
-	results, head, err := b.timeline.Add(ctx, b.bucket, messages, b.s.cfg.Clock.Milli())
-	b.head = max(b.head, head) // a repeat does not make the head earlier than it is
+	results, earlier, err := b.timeline.Add(ctx, b.bucket, messages, b.s.cfg.Clock.Milli())
+	b.earlier = append(b.earlier, earlier...)
 	return results, err
 }
 
@@ -412,9 +412,9 @@ func (b *adding) answer(ctx context.Context, results []AddResult) error {
 		waiting[i] = nil
 	})
 	b.left = slices.DeleteFunc(waiting, func(q *queued) bool { return q == nil })
-	if b.head > 0 && len(b.left) < len(results) {
-		b.s.hasten(b.bucket, b.head)
-		b.head = 0
+	if len(b.left) < len(results) {
+		b.s.hasten(b.bucket, b.earlier)
+		b.earlier = nil
 	}
 	if err != nil {
 		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)

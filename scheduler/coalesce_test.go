@@ -397,12 +397,12 @@ type twins struct {
 }
 
 func (s *twins) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	s.mu.Lock()
 	if s.refused > 0 {
 		s.refused--
 		s.mu.Unlock()
-		return nil, 0, scheduler.ErrUncertified
+		return nil, nil, scheduler.ErrUncertified
 	}
 	for _, m := range batch {
 		if s.taken > 0 {
@@ -411,7 +411,7 @@ func (s *twins) Add(ctx context.Context, bucket message.Bucket, batch []*message
 			other.Topic, other.ID = "another.instance", ""
 			if _, _, err := s.Timeline.Add(ctx, bucket, []*message.Message{&other}, now); err != nil {
 				s.mu.Unlock()
-				return nil, 0, err
+				return nil, nil, err
 			}
 		}
 	}
@@ -448,7 +448,7 @@ type planted struct {
 }
 
 func (s *planted) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	if s.lost {
 		return s.Timeline.Add(ctx, bucket, batch, now)
 	}
@@ -457,16 +457,16 @@ func (s *planted) Add(ctx context.Context, bucket message.Bucket, batch []*messa
 		other := *batch[0]
 		s.other(&other)
 		if _, _, err := s.Timeline.Add(ctx, bucket, []*message.Message{&other}, now); err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 	}
 	if _, _, err := s.Timeline.Add(ctx, bucket, batch, now); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	if s.then != nil {
 		s.then(s.uid)
 	}
-	return nil, 0, context.DeadlineExceeded
+	return nil, nil, context.DeadlineExceeded
 }
 
 // A caller can name a uid of the coming moment as that of a push it repeats. Whoever is given it then, and whose first
@@ -548,16 +548,16 @@ type deaf struct {
 }
 
 func (s *deaf) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message, now message.Milli) (
-	[]scheduler.AddResult, message.Milli, error) {
+	[]scheduler.AddResult, []scheduler.Earlier, error) {
 	time.Sleep(time.Millisecond)
-	results, head, err := s.Timeline.Add(ctx, bucket, batch, now)
+	results, earlier, err := s.Timeline.Add(ctx, bucket, batch, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && !s.lost[batch[0].UID] {
 		s.lost[batch[0].UID] = true
-		return nil, 0, context.DeadlineExceeded
+		return nil, nil, context.DeadlineExceeded
 	}
-	return results, head, err
+	return results, earlier, err
 }
 
 func (s *deaf) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {

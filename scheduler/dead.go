@@ -103,10 +103,10 @@ func (s *Scheduler) requeue(ctx context.Context, info *message.Info, m *message.
 		a.ID = string(m.UID)
 	}
 	var result RequeueResult
-	requeue := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error) {
+	requeue := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Effect, error) {
 		var err error
 		result, err = s.cfg.Timeline.Requeue(ctx, info.UID, m, now)
-		return result.Receipt(bucket, info.UID), err
+		return result.Effect(bucket, info.UID), err
 	}
 	if _, err := s.change(ctx, m.UID, requeue); err != nil {
 		return a, fmt.Errorf("requeue %s: %w", info.UID, err)
@@ -184,12 +184,12 @@ func (s *Scheduler) PurgeMany(ctx context.Context, sel Selection, progress func(
 }
 
 func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
-	purge := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Receipt, error) {
+	purge := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Effect, error) {
 		purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []message.UID{info.UID}, now)
 		if err == nil && len(purged) == 0 {
 			err = fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
 		}
-		return Receipt{Changes: []Recorded{{info.UID, info.Version + 1, bucket, number}}}, err
+		return Effect{Changes: []Recorded{{info.UID, info.Version + 1, bucket, number}}}, err
 	}
 	_, err := s.change(ctx, info.UID, purge)
 	return err

@@ -15,7 +15,7 @@ import (
 // Every call except Claim may be sent twice with the effect of once. An error that Is ErrUnavailable or ErrFull wrote
 // nothing, and neither did ErrStaleTerm. Any other error leaves the outcome unknown.
 //
-// Every call that changes a message returns a Receipt, or a result that has one, for callers that answer only once the
+// Every call that changes a message returns an Effect, or a result that has one, for callers that answer only once the
 // journal holds the change.
 type Timeline interface {
 	Acceptor
@@ -29,12 +29,11 @@ type Timeline interface {
 type Acceptor interface {
 	// Buckets returns the number of buckets, which is fixed for the life of a namespace.
 	Buckets() message.Bucket
-	// Add stores a batch of messages of one bucket, all or none. results[i] is the outcome of batch[i]. head is the
-	// bucket's earliest due time after the add if the add made it earlier, else 0.
+	// Add stores a batch of messages of one bucket, all or none. results[i] is the outcome of batch[i].
 	Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-		now message.Milli) (results []AddResult, head message.Milli, err error)
+		now message.Milli) (results []AddResult, earlier []Earlier, err error)
 	// Reject records for the journal, if one is kept, that a push is not accepted. It changes no message.
-	Reject(ctx context.Context, r *Rejected, now message.Milli) (Receipt, error)
+	Reject(ctx context.Context, r *Rejected, now message.Milli) (Effect, error)
 	// Find returns every message, live or remembered, that ref names and its viewer may see. If more than MaxNamesOfID
 	// names of a bucket match, it returns ErrAmbiguousID and the messages found so far, so that the cost of a look-up
 	// does not grow with the number of names. If a record cannot be read, it returns ErrUnreadable and all other
@@ -48,26 +47,26 @@ type Leading interface {
 	Begin(ctx context.Context, bucket message.Bucket, term uint64) error
 	// Sweep moves up to limit messages back to waiting and marks them uncertain: those claimed by leaders of lower
 	// terms, and this term's own claims up to the number last. It returns how many it moved. Fewer than limit means
-	// that none is left. A repeat goes on with the next messages, and its receipt covers those only.
+	// that none is left. A repeat goes on with the next messages, and its effect covers those only.
 	Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int,
-		now message.Milli) (int, Receipt, error)
+		now message.Milli) (int, Effect, error)
 	// Claim moves due messages to in_flight, limited by count and bytes (but at least one message). Claim is the only
 	// call that must not be repeated: Held finds the messages claimed by a call whose reply was lost.
 	Claim(ctx context.Context, bucket message.Bucket, req Claim) (Claimed, error)
 	// Finish ends claimed messages. Like Return, it acts only on the exact claim that a message names. If the table of
 	// transitions does not allow an end, that message stays claimed and Refused lists it; the others end.
 	//
-	// The receipt, too, is like that of Return: there is one for the call, because the journal gets what a call changed
+	// The effect, too, is like that of Return: there is one for the call, because the journal gets what a call changed
 	// as one entry, and it lists the messages one by one, so that callers who share a call can each wait for their own.
 	// It covers every change that the call made. A message that the call did not change is covered at the version that
-	// it has, if the store knows it. So the receipt of a repeat covers what the first call did, and whatever the caller
-	// reports of a message, the journal holds it by then. The receipt does not tell who made a change. Its Head is 0:
-	// who returns messages knows when they are due.
-	Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []End, now message.Milli) (Receipt, error)
+	// it has, if the store knows it. So the effect of a repeat covers what the first call did, and whatever the caller
+	// reports of a message, the journal holds it by then. The effect does not tell who made a change, nor what came
+	// earlier: who returns messages knows when they are due.
+	Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []End, now message.Milli) (Effect, error)
 	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
 	// Back names, so a return that the store executes late does not undo a later claim. A message that it returns
-	// unchanged is not in the receipt.
-	Return(ctx context.Context, bucket message.Bucket, term uint64, back []Back, now message.Milli) (Receipt, error)
+	// unchanged is not in the effect.
+	Return(ctx context.Context, bucket message.Bucket, term uint64, back []Back, now message.Milli) (Effect, error)
 	// Held lists up to limit claims of a term by uid, after the given uid. The leader compares them with what it has
 	// in flight and returns the rest. The two steps are not one call, which would have to carry all that is in flight.
 	Held(ctx context.Context, bucket message.Bucket, term uint64, after message.UID, limit int) ([]Held, error)

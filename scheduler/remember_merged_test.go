@@ -192,10 +192,10 @@ func (s *frozenBucket) Heads(ctx context.Context) ([]scheduler.Head, error) {
 }
 
 func (s *frozenBucket) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	if s.on.Load() && bucket == s.bucket {
 		<-ctx.Done()
-		return nil, 0, scheduler.ErrUnavailable
+		return nil, nil, scheduler.ErrUnavailable
 	}
 	return s.Timeline.Add(ctx, bucket, batch, now)
 }

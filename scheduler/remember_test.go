@@ -300,7 +300,7 @@ func (s *spoiled) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, 
 }
 
 func (s *spoiled) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message, now message.Milli) (
-	[]scheduler.AddResult, message.Milli, error) {
+	[]scheduler.AddResult, []scheduler.Earlier, error) {
 	results := make([]scheduler.AddResult, len(batch))
 	var rest []*message.Message
 	var places []int
@@ -311,11 +311,11 @@ func (s *spoiled) Add(ctx context.Context, bucket message.Bucket, batch []*messa
 		}
 		rest, places = append(rest, m), append(places, i)
 	}
-	added, head, err := s.Timeline.Add(ctx, bucket, rest, now)
+	added, earlier, err := s.Timeline.Add(ctx, bucket, rest, now)
 	for i, r := range added {
 		results[places[i]] = r
 	}
-	return results, head, err
+	return results, earlier, err
 }
 
 // A push that meets a damaged record is refused for good, whether or not the journal remembers its name; others are

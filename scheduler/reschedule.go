@@ -61,9 +61,9 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 	}
 	var result AmendResult
 	as, err := s.change(ctx, a.UID,
-		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Receipt, err error) {
+		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
 			result, err = s.cfg.Timeline.Amend(ctx, a, now)
-			return result.Receipt(bucket), err
+			return result.Effect(bucket), err
 		})
 	switch {
 	case err != nil:

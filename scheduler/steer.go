@@ -71,7 +71,7 @@ func (s *Scheduler) rejected(ctx context.Context, ref Ref, found []message.Info)
 // Reject records in the journal, as its mode promises, a push that is not accepted although its producer was told that
 // it is stored.
 func (s *Scheduler) Reject(ctx context.Context, r *Rejected) error {
-	record := func(ctx context.Context, _ message.Bucket, now message.Milli) (Receipt, error) {
+	record := func(ctx context.Context, _ message.Bucket, now message.Milli) (Effect, error) {
 		return s.cfg.Timeline.Reject(ctx, r, now)
 	}
 	if _, err := s.change(ctx, r.UID, record); err != nil {
@@ -196,9 +196,9 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 			continue // its end was known when the next attempt came, or has become known since
 		}
 		_, err := s.change(ctx, a.UID,
-			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Receipt, err error) {
+			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
 				result, err = s.cfg.Timeline.Cancel(ctx, a.UID, now)
-				return result.Receipt(bucket), err
+				return result.Effect(bucket), err
 			})
 		if err != nil && made && errors.Is(err, ErrUnavailable) {
 			err = fmt.Errorf("%w: an earlier attempt is canceled: %v", ErrOutcomeUnknown, err)

@@ -98,9 +98,8 @@ const (
 type AmendResult struct {
 	Code AmendCode
 	// Info is the message as it is now, without headers and body.
-	Info message.Info
-	// Head is the bucket's earliest due time if the amend made it earlier, else 0.
-	Head message.Milli
+	Info    message.Info
+	Earlier []Earlier
 	// Number is the certification of the store that answered.
 	Number uint64
 }
@@ -147,10 +146,9 @@ type RequeueResult struct {
 	Code RequeueCode
 	Info message.Info
 	// Dead is the version that the dead message has now.
-	Dead uint64
-	// Head is the bucket's earliest due time if the requeue made it earlier, else 0.
-	Head   message.Milli
-	Number uint64
+	Dead    uint64
+	Earlier []Earlier
+	Number  uint64
 }
 
 // TopicCount is how many messages of a topic wait, are in flight, and are dead. While messages move, the three counts

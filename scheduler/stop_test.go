@@ -17,9 +17,9 @@ import (
 type frozen struct{ scheduler.Timeline }
 
 func (f frozen) Add(ctx context.Context, _ message.Bucket, _ []*message.Message,
-	_ message.Milli) ([]scheduler.AddResult, message.Milli, error) {
+	_ message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	<-ctx.Done()
-	return nil, 0, ctx.Err()
+	return nil, nil, ctx.Err()
 }
 
 func TestServe_StopsInTimeOverAFrozenStore(t *testing.T) {

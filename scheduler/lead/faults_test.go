@@ -49,7 +49,7 @@ type lostReturn struct {
 }
 
 func (s *lostReturn) Return(ctx context.Context, b message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (scheduler.Receipt, error) {
+	now message.Milli) (scheduler.Effect, error) {
 	made, err := s.Timeline.Return(ctx, b, term, back, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -59,7 +59,7 @@ func (s *lostReturn) Return(ctx context.Context, b message.Bucket, term uint64, 
 		case <-ctx.Done():
 		case <-time.After(time.Second):
 		}
-		return scheduler.Receipt{}, context.DeadlineExceeded
+		return scheduler.Effect{}, context.DeadlineExceeded
 	}
 	return made, err
 }
@@ -244,8 +244,8 @@ func (s *lateClaim) Claim(ctx context.Context, b message.Bucket, req scheduler.C
 }
 
 func (s *lateClaim) Add(ctx context.Context, b message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
-	results, head, err := s.Timeline.Add(ctx, b, batch, now)
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
+	results, earlier, err := s.Timeline.Add(ctx, b, batch, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.lost != nil {
@@ -254,7 +254,7 @@ func (s *lateClaim) Add(ctx context.Context, b message.Bucket, batch []*message.
 		}
 		s.lost = nil
 	}
-	return results, head, err
+	return results, earlier, err
 }
 
 func TestRun_FindsWhatALateClaimTookAlthoughNothingElseIsDue(t *testing.T) {

@@ -41,9 +41,9 @@ func (t *trial) amend(a scheduler.Amend, want scheduler.AmendCode) scheduler.Ame
 	t.now++
 	second := ask()
 	t.now--
-	if second.Head != 0 || describe(second.Info) != describe(first.Info) {
+	if headOf(second.Earlier) != 0 || describe(second.Info) != describe(first.Info) {
 		t.Fatalf("amend of %s, sent twice:\n first %s\nsecond %s, head %d", a.UID, describe(first.Info),
-			describe(second.Info), second.Head)
+			describe(second.Info), headOf(second.Earlier))
 	}
 	after := t.find(scheduler.Ref{UID: a.UID})
 	if describeAll(after) != describeAll(before) || len(t.log.all) != changes {
@@ -119,8 +119,8 @@ var amendPromises = []promise{
 	}},
 	{name: "an amend brings a message forward", check: func(t *trial) {
 		all := t.added(Message(1), Message(2, DueIn(time.Hour)), Message(3, DueIn(time.Minute)))
-		if r := t.amend(moved(all[1], 1, Start-5), scheduler.AmendDone); r.Head != Start-5 {
-			t.Fatalf("the head is returned as %d", r.Head)
+		if r := t.amend(moved(all[1], 1, Start-5), scheduler.AmendDone); headOf(r.Earlier) != Start-5 {
+			t.Fatalf("the head is returned as %d", headOf(r.Earlier))
 		}
 		t.wantUIDs(t.claim(), []*message.Message{all[1], all[0]})
 	}},
@@ -168,9 +168,9 @@ var amendPromises = []promise{
 			m = t.claim()[0]
 			t.giveBack(m, int64(m.Due.Add(time.Hour))<<8, message.Mark{Lane: lane, Refusals: 1, Changes: uint32(i)})
 			t.wantUIDs(t.claimFrom(0, lane, wide, wide).Messages, nil)
-			if r := t.amend(moved(m, uint64(i+1), m.Due), scheduler.AmendDone); r.Head != m.Due ||
+			if r := t.amend(moved(m, uint64(i+1), m.Due), scheduler.AmendDone); headOf(r.Earlier) != m.Due ||
 				r.Info.Mark.Lane != "" {
-				t.Fatalf("head %d, lane %q", r.Head, r.Info.Mark.Lane)
+				t.Fatalf("head %d, lane %q", headOf(r.Earlier), r.Info.Mark.Lane)
 			}
 			t.wantLanes(0)
 			t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: uint32(i + 1)}))
@@ -179,14 +179,15 @@ var amendPromises = []promise{
 	}},
 	{name: "the head is returned when an amend makes it earlier, and only then", check: func(t *trial) {
 		head, other := t.one(Message(1, DueIn(time.Minute))), t.one(Message(2, DueIn(time.Hour)))
-		if r := t.amend(moved(other, 1, Start.Add(2*time.Minute)), scheduler.AmendDone); r.Head != 0 {
-			t.Fatalf("behind the head: %d", r.Head)
+		if r := t.amend(moved(other, 1, Start.Add(2*time.Minute)), scheduler.AmendDone); headOf(r.Earlier) != 0 {
+			t.Fatalf("behind the head: %d", headOf(r.Earlier))
 		}
-		if r := t.amend(moved(head, 1, Start.Add(3*time.Minute)), scheduler.AmendDone); r.Head != 0 {
-			t.Fatalf("the head moved back: %d", r.Head)
+		if r := t.amend(moved(head, 1, Start.Add(3*time.Minute)), scheduler.AmendDone); headOf(r.Earlier) != 0 {
+			t.Fatalf("the head moved back: %d", headOf(r.Earlier))
 		}
-		if r := t.amend(moved(head, 2, Start.Add(time.Second)), scheduler.AmendDone); r.Head != Start.Add(time.Second) {
-			t.Fatalf("before the head: %d", r.Head)
+		if r := t.amend(moved(head, 2, Start.Add(time.Second)),
+			scheduler.AmendDone); headOf(r.Earlier) != Start.Add(time.Second) {
+			t.Fatalf("before the head: %d", headOf(r.Earlier))
 		}
 		t.wantHead(0, scheduler.Head{Due: Start.Add(time.Second), Waiting: 2})
 	}},
@@ -207,8 +208,8 @@ var amendPromises = []promise{
 		priority.Priority = 1
 		asks["another priority"] = priority
 		for name, a := range asks {
-			if r := t.amend(a, scheduler.AmendVersion); r.Info.Version != 2 || r.Head != 0 {
-				t.Errorf("%s: version %d, head %d", name, r.Info.Version, r.Head)
+			if r := t.amend(a, scheduler.AmendVersion); r.Info.Version != 2 || headOf(r.Earlier) != 0 {
+				t.Errorf("%s: version %d, head %d", name, r.Info.Version, headOf(r.Earlier))
 			}
 			t.wantInfo(stands)
 		}

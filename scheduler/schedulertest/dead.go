@@ -50,8 +50,9 @@ func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.Req
 	t.now++
 	second := ask()
 	t.now--
-	if second.Head != 0 || second.Dead != first.Dead || second.Info.UID != first.Info.UID {
-		t.Fatalf("requeue of %s, sent twice: version %d then %d, head %d", dead, first.Dead, second.Dead, second.Head)
+	if headOf(second.Earlier) != 0 || second.Dead != first.Dead || second.Info.UID != first.Info.UID {
+		t.Fatalf("requeue of %s, sent twice: version %d then %d, head %d", dead, first.Dead, second.Dead,
+			headOf(second.Earlier))
 	}
 	if after := look(); after != before || len(t.log.all) != changes {
 		t.Fatalf("requeue of %s, sent again, changed something:\n was%s\n is%s", dead, before, after)
@@ -113,8 +114,8 @@ var deadPromises = []promise{
 			m := again(10*i+1, old, DueIn(time.Hour), Headers("C", "d"), TTL(time.Hour),
 				Retrying(3, time.Second), Priority(4))
 			r := t.requeue(old.UID, m, scheduler.RequeueDone)
-			if r.Dead != 3 || r.Head != m.Due {
-				t.Fatalf("the dead one has version %d, the head is returned as %d", r.Dead, r.Head)
+			if r.Dead != 3 || headOf(r.Earlier) != m.Due {
+				t.Fatalf("the dead one has version %d, the head is returned as %d", r.Dead, headOf(r.Earlier))
 			}
 			t.wantInfo(live(m, message.StateWaiting, changed(0)))
 			t.wantInfo(settled(old, t.now, false, RequeuedAs+string(m.UID)))
@@ -147,19 +148,20 @@ var deadPromises = []promise{
 		t.finish(message.StateDelivered, t.take(m))
 		r, err := t.tl.Requeue(t.Context(), old.UID, m, t.now)
 		t.must("requeue", err)
-		if r.Code != scheduler.RequeueDone || r.Info.State != message.StateDelivered || r.Dead != 3 || r.Head != 0 {
+		if r.Code != scheduler.RequeueDone || r.Info.State != message.StateDelivered || r.Dead != 3 ||
+			headOf(r.Earlier) != 0 {
 			t.Fatalf("got %s, %s, version %d of the dead", requeueWord(r.Code), describe(r.Info), r.Dead)
 		}
 	}},
 	{name: "the head is returned when a requeue makes it earlier, and only then", check: func(t *trial) {
 		one, two := t.dead(Message(1)), t.dead(Message(2))
 		t.one(Message(3, DueIn(time.Minute)))
-		if r := t.requeue(one.UID, again(4, one, DueIn(time.Hour)), scheduler.RequeueDone); r.Head != 0 {
-			t.Fatalf("head %d", r.Head)
+		if r := t.requeue(one.UID, again(4, one, DueIn(time.Hour)), scheduler.RequeueDone); headOf(r.Earlier) != 0 {
+			t.Fatalf("head %d", headOf(r.Earlier))
 		}
-		if r := t.requeue(two.UID, again(5, two, DueIn(time.Second)), scheduler.RequeueDone); r.Head != Start.Add(
+		if r := t.requeue(two.UID, again(5, two, DueIn(time.Second)), scheduler.RequeueDone); headOf(r.Earlier) != Start.Add(
 			time.Second) {
-			t.Fatalf("head %d", r.Head)
+			t.Fatalf("head %d", headOf(r.Earlier))
 		}
 	}},
 	{name: "a requeue takes no other message's uid", check: func(t *trial) {

@@ -158,7 +158,7 @@
 // the others end. Return places a message at Back.Score with Back.Mark, in the lane Mark.Lane if that is set. With
 // Back.Keep it places the message in the bucket at its own Score and leaves its mark. Sweep takes the claims of lower
 // terms, and those of the term itself up to the number last, by term, then uid. These messages wait in the bucket at
-// their own Score, uncertain, with their refusals kept. Held lists claims by uid. The receipts of Finish, Return and
+// their own Score, uncertain, with their refusals kept. Held lists claims by uid. The effects of Finish, Return and
 // Sweep cover every change that the call reports to the journal. Those of Finish and Return also cover each message
 // that the call left as it was, at its version, so a repeat waits for the first call's changes.
 package schedulertest

@@ -168,9 +168,9 @@ func (m *model) addBatch(bucket message.Bucket, batch []*message.Message) {
 	}
 	var answers [][]scheduler.AddResult // of both timelines, then of both again
 	m.step(what.String(), func(tl scheduler.Timeline) string {
-		results, head, err := tl.Add(m.ctx, bucket, batch, m.now)
+		results, earlier, err := tl.Add(m.ctx, bucket, batch, m.now)
 		answers = append(answers, results)
-		s := fmt.Sprint("head ", head, short(err))
+		s := fmt.Sprint("head ", headOf(earlier), short(err))
 		for _, r := range results {
 			f := r.First
 			s += fmt.Sprintf("; %s %s due %d %s version %d ended %d", addWord(r.Code), f.UID, f.Due, f.State,

@@ -159,15 +159,15 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 		for _, word := range strings.Fields(first) {
 			uid, _, _ := strings.Cut(word, "@")
 			if !slices.Contains(again, word) && !m.yielded(message.UID(uid)) {
-				return false, "want a receipt that covers as much"
+				return false, "want an effect that covers as much"
 			}
 		}
 		return false, ""
 	})
 }
 
-// covers formats what a receipt covers. It must cover everything that its call has just reported to the journal.
-func (m *model) covers(tl scheduler.Timeline, bucket message.Bucket, made scheduler.Receipt) string {
+// covers formats what an effect covers. It must cover everything that its call has just reported to the journal.
+func (m *model) covers(tl scheduler.Timeline, bucket message.Bucket, made scheduler.Effect) string {
 	log := &m.realLog
 	if tl == m.ref {
 		log = &m.refLog
@@ -176,14 +176,14 @@ func (m *model) covers(tl scheduler.Timeline, bucket message.Bucket, made schedu
 		if !slices.ContainsFunc(made.Changes, func(r scheduler.Recorded) bool {
 			return r.UID == c.UID && r.Version == c.Version
 		}) {
-			m.Fatalf("%s@%d was reported to the journal, the receipt covers %+v", c.UID, c.Version, made.Changes)
+			m.Fatalf("%s@%d was reported to the journal, the effect covers %+v", c.UID, c.Version, made.Changes)
 		}
 	}
 	words := make([]string, len(made.Changes))
 	for i, r := range made.Changes {
 		words[i] = fmt.Sprintf("%s@%d", r.UID, r.Version)
 		if r.Bucket != bucket || r.Number == 0 {
-			m.Fatalf("the receipt of a call in bucket %d covers %+v", bucket, r)
+			m.Fatalf("the effect of a call in bucket %d covers %+v", bucket, r)
 		}
 	}
 	slices.Sort(words)

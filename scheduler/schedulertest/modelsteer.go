@@ -94,11 +94,11 @@ func (m *model) amend(t *rapid.T) {
 	m.step(fmt.Sprintf("amend of %s at %d of %d: due %d, priority %d, content %t", uid, a.Version, stands, a.Due-Start,
 		a.Priority, a.Message != nil), func(tl scheduler.Timeline) string {
 		r, err := tl.Amend(m.ctx, a, m.now)
-		if r.Head > 0 && r.Code != scheduler.AmendDone {
+		if headOf(r.Earlier) > 0 && r.Code != scheduler.AmendDone {
 			m.Fatalf("an amend that was not done returns the head")
 		}
 		codes = append(codes, r.Code)
-		return fmt.Sprintf("head %d;%s: %s%s", r.Head, amendWord(r.Code), brief(r.Info), short(err))
+		return fmt.Sprintf("head %d;%s: %s%s", headOf(r.Earlier), amendWord(r.Code), brief(r.Info), short(err))
 	}, true, headless)
 	want := []scheduler.AmendCode{scheduler.AmendDone, scheduler.AmendMaybe, scheduler.AmendVersion}
 	switch {
@@ -132,10 +132,10 @@ func (m *model) requeue(t *rapid.T) {
 		func(tl scheduler.Timeline) string {
 			r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
 			done = r.Code == scheduler.RequeueDone
-			if r.Head > 0 && !done {
+			if headOf(r.Earlier) > 0 && !done {
 				m.Fatalf("a requeue that was not done returns the head")
 			}
-			return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", r.Head, requeueWord(r.Code), brief(r.Info),
+			return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", headOf(r.Earlier), requeueWord(r.Code), brief(r.Info),
 				r.Dead, short(err))
 		}, true, headless)
 	if done != (was == message.StateDead && m.was[made.UID] == message.StateWaiting) {

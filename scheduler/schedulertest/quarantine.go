@@ -93,7 +93,7 @@ var quarantinePromises = []promise{
 				made, err := t.tl.Reject(t.Context(), &push, t.now)
 				if t.must("reject", err); len(made.Changes) != 1 || made.Changes[0].UID != m.UID ||
 					made.Changes[0].Version != 0 {
-					t.Fatalf("the receipt is %+v", made)
+					t.Fatalf("the effect is %+v", made)
 				}
 				e := t.oldest()
 				c := e.Changes[0]

@@ -48,12 +48,20 @@ func (t *trial) add(batch ...*message.Message) []scheduler.AddResult {
 
 func (t *trial) addHead(batch ...*message.Message) ([]scheduler.AddResult, message.Milli) {
 	t.Helper()
-	results, head, err := t.tl.Add(t.Context(), t.bucketOf(batch[0]), batch, t.now)
+	results, earlier, err := t.tl.Add(t.Context(), t.bucketOf(batch[0]), batch, t.now)
 	t.must("add", err)
 	if len(results) != len(batch) {
 		t.Fatalf("add of %d returns %d results", len(batch), len(results))
 	}
-	return results, head
+	return results, headOf(earlier)
+}
+
+// headOf returns since when the bucket's order begins earlier, or 0 if it does not.
+func headOf(earlier []scheduler.Earlier) message.Milli {
+	if len(earlier) == 0 {
+		return 0
+	}
+	return earlier[0].Due
 }
 
 // added adds a batch in which every message must be new, and returns it.

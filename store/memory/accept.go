@@ -12,10 +12,10 @@ import (
 
 // Add stores a batch of messages of one bucket.
 func (t *Timeline) Add(ctx context.Context, n message.Bucket, batch []*message.Message,
-	now message.Milli) (results []scheduler.AddResult, earlier message.Milli, err error) {
+	now message.Milli) (results []scheduler.AddResult, earlier []scheduler.Earlier, err error) {
 	for _, m := range batch {
 		if at := m.UID.Bucket(t.Buckets()); at != n {
-			return nil, 0, fmt.Errorf("add %s to bucket %d: it belongs to %d", m.UID, n, at)
+			return nil, nil, fmt.Errorf("add %s to bucket %d: it belongs to %d", m.UID, n, at)
 		}
 	}
 	err = t.in(ctx, n, func(b *bucket) error {
@@ -45,13 +45,12 @@ func (b *bucket) first() int64 {
 	return b.due[0].rank
 }
 
-// earlier returns the bucket's earliest due time if its rank is now below first, the lowest rank before the call.
-// Otherwise it returns 0.
-func (b *bucket) earlier(first int64) message.Milli {
+// earlier returns what begins earlier: the bucket's order, if its lowest rank is now below first, that before the call.
+func (b *bucket) earlier(first int64) []scheduler.Earlier {
 	if b.first() >= first {
-		return 0
+		return nil
 	}
-	return head(b.due)
+	return []scheduler.Earlier{{Due: head(b.due)}}
 }
 
 // add judges one message and stores it if it is new.

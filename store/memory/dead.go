@@ -21,7 +21,7 @@ func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Mes
 		if err := b.requeue(&result, dead, m, now, func() error { return t.behind(n, b) }); err != nil {
 			return err
 		}
-		result.Head = b.earlier(first)
+		result.Earlier = b.earlier(first)
 		return nil
 	})
 	return result, err

@@ -19,13 +19,13 @@ func (t *Timeline) Begin(ctx context.Context, n message.Bucket, term uint64) err
 
 // Sweep moves back to waiting the messages that lower terms, or earlier runs of this term, had claimed.
 func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
-	now message.Milli) (int, scheduler.Receipt, error) {
+	now message.Milli) (int, scheduler.Effect, error) {
 	return t.sweep(ctx, n, term, last, limit, now)
 }
 
 // sweep moves back to waiting what lower terms had claimed, and this term up to the claim with the number last.
 func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
-	now message.Milli) (count int, made scheduler.Receipt, err error) {
+	now message.Milli) (count int, made scheduler.Effect, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var over []slot
 		for _, s := range b.claimed {
@@ -51,7 +51,7 @@ func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint6
 				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: message.KindSwept,
 				Reason: message.KindSwept.Words("", true)})
 		}
-		made = t.receipt(n, b, nil)
+		made = t.effect(n, b, nil)
 		return nil
 	})
 	return count, made, err
@@ -112,7 +112,7 @@ func (b *bucket) held(e *entry, term, claim uint64) bool {
 
 // Finish ends claimed messages.
 func (t *Timeline) Finish(ctx context.Context, n message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (made scheduler.Receipt, err error) {
+	now message.Milli) (made scheduler.Effect, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var left []scheduler.Recorded
 		for i := range ends {
@@ -133,7 +133,7 @@ func (t *Timeline) Finish(ctx context.Context, n message.Bucket, term uint64, en
 				left = append(left, scheduler.Recorded{UID: e.uid, Version: e.version})
 			}
 		}
-		made = t.receipt(n, b, left)
+		made = t.effect(n, b, left)
 		return nil
 	})
 	return made, err
@@ -141,7 +141,7 @@ func (t *Timeline) Finish(ctx context.Context, n message.Bucket, term uint64, en
 
 // Return puts claimed messages back to waiting.
 func (t *Timeline) Return(ctx context.Context, n message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (made scheduler.Receipt, err error) {
+	now message.Milli) (made scheduler.Effect, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var left []scheduler.Recorded
 		for i := range back {
@@ -169,7 +169,7 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, term uint64, ba
 				b.note(change)
 			}
 		}
-		made = t.receipt(n, b, left)
+		made = t.effect(n, b, left)
 		return nil
 	})
 	return made, err

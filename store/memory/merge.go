@@ -135,7 +135,7 @@ func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend,
 			}
 			b.amend(e, &a, now)
 		}
-		result.Info, result.Head = b.brief(e), b.earlier(first)
+		result.Info, result.Earlier = b.brief(e), b.earlier(first)
 		return nil
 	})
 	return result, err

@@ -22,11 +22,11 @@ func (b *bucket) note(c record.Change) {
 	}
 }
 
-// receipt covers the changes of the current call, and the versions at which the call left other messages. It is zero if
+// effect covers the changes of the current call, and the versions at which the call left other messages. It is zero if
 // no journal is kept.
-func (t *Timeline) receipt(n message.Bucket, b *bucket, left []scheduler.Recorded) scheduler.Receipt {
+func (t *Timeline) effect(n message.Bucket, b *bucket, left []scheduler.Recorded) scheduler.Effect {
 	if !b.records {
-		return scheduler.Receipt{}
+		return scheduler.Effect{}
 	}
 	covered := left
 	for i := range b.changes {
@@ -35,7 +35,7 @@ func (t *Timeline) receipt(n message.Bucket, b *bucket, left []scheduler.Recorde
 	for i := range covered {
 		covered[i].Bucket, covered[i].Number = n, t.number(b)
 	}
-	return scheduler.Receipt{Changes: covered}
+	return scheduler.Effect{Changes: covered}
 }
 
 // accepted records a new message. The journal retains the message it receives, so accepted passes a copy.
@@ -74,14 +74,14 @@ func (b *bucket) amended(e *entry, whole bool, why cause, now message.Milli) {
 
 // Reject records that a push is not accepted.
 func (t *Timeline) Reject(ctx context.Context, r *scheduler.Rejected,
-	now message.Milli) (made scheduler.Receipt, err error) {
+	now message.Milli) (made scheduler.Effect, err error) {
 	n := r.UID.Bucket(t.Buckets())
 	err = t.in(ctx, n, func(b *bucket) error {
 		if err := t.behind(n, b); err != nil {
 			return err
 		}
 		b.note(record.Change{UID: r.UID, At: now, Rejected: r})
-		made = t.receipt(n, b, nil)
+		made = t.effect(n, b, nil)
 		return nil
 	})
 	return made, err

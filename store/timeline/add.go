@@ -13,7 +13,7 @@ import (
 
 // Add stores a batch in one script.
 func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	topics := topicsOf(len(batch), func(i int) string { return batch[i].Topic })
 	args := make([]any, 3, 3+2*len(topics)+4*len(batch))
 	args[0], args[1], args[2] = int64(now), t.limit(), len(topics)
@@ -27,19 +27,19 @@ func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message
 		}
 		packed, err := pack(make([]byte, 0, size), m)
 		if err != nil {
-			return nil, 0, err
+			return nil, nil, err
 		}
 		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
 	}
 	c := &call{bucket: bucket, script: "add", entry: t.context(ctx, 0, now, batch...), args: args}
 	results, a, err := addResults(t.run(ctx, c), len(batch))
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	for i := range results {
 		results[i].Number = c.number
 	}
-	return results, a.head, t.added(c, batch, results, a)
+	return results, a.earlier, t.added(c, batch, results, a)
 }
 
 // topicCount is how many messages of a batch have a topic.
@@ -159,13 +159,13 @@ func nameArg(m *message.Message) string {
 
 // addAnswer is the part of an add's answer beside the results.
 type addAnswer struct {
-	head    message.Milli
+	earlier []scheduler.Earlier
 	entries string   // the entries of the outbox
 	pairs   []string // the fields that the outbox received, if something was merged
 }
 
 func addResults(a *answer, n int) ([]scheduler.AddResult, addAnswer, error) {
-	beside := addAnswer{head: a.due("head"), entries: a.text("entries")}
+	beside := addAnswer{earlier: a.earlier(), entries: a.text("entries")}
 	for range a.code("fields", len(a.values)) {
 		beside.pairs = append(beside.pairs, a.text("field"))
 	}

@@ -236,6 +236,14 @@ func (a *answer) due(field string) message.Milli {
 	return max(message.ScoreDue(int64(f)), 1)
 }
 
+// earlier reads the score at which the bucket's order begins, if a call made it begin earlier.
+func (a *answer) earlier() []scheduler.Earlier {
+	if due := a.due("head"); due > 0 {
+		return []scheduler.Earlier{{Due: due}}
+	}
+	return nil
+}
+
 // list reads a nested answer.
 func (a *answer) list(field string) *answer {
 	v := a.next(field)

@@ -34,9 +34,9 @@ func (t *Redis) wrote(ran *call, written string, known []record.Change) error {
 }
 
 // Reject records that a push is not accepted.
-func (t *Redis) Reject(ctx context.Context, r *scheduler.Rejected, now message.Milli) (scheduler.Receipt, error) {
+func (t *Redis) Reject(ctx context.Context, r *scheduler.Rejected, now message.Milli) (scheduler.Effect, error) {
 	if t.cfg.Record == nil {
-		return scheduler.Receipt{}, nil
+		return scheduler.Effect{}, nil
 	}
 	form := binary.AppendUvarint(append([]byte{rejectedVersion}, r.Digest[:]...), uint64(r.Size))
 	for _, s := range [...]string{r.Reason, r.ID, r.Topic} {
@@ -47,10 +47,10 @@ func (t *Redis) Reject(ctx context.Context, r *scheduler.Rejected, now message.M
 	a := t.run(ctx, c)
 	entry := a.text("entry")
 	if err := a.done(); err != nil {
-		return scheduler.Receipt{}, err
+		return scheduler.Effect{}, err
 	}
 	changes := []record.Change{{UID: r.UID, Rejected: r}}
-	return t.receipt(c, changes), t.wrote(c, entry, changes)
+	return t.effect(c, changes), t.wrote(c, entry, changes)
 }
 
 // readWritten reads "id size changes".

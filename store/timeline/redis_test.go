@@ -3,6 +3,7 @@ package timeline_test
 import (
 	"crypto/rand"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -67,13 +68,13 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	tl := open(t, lab.SharedRedis(t), plain(1))
 	m := &message.Message{UID: "t-0123456789abcdef", ID: "order-1", Topic: "orders", Body: []byte("hi"), Due: 1000,
 		Attempt: 1, Digest: message.Digest{1}}
-	results, head, err := tl.Add(ctx, 0, []*message.Message{m}, 10)
-	if err != nil || results[0].Code != scheduler.Added || head != 1000 {
-		t.Fatalf("add: %+v, head %d, %v", results, head, err)
+	results, earlier, err := tl.Add(ctx, 0, []*message.Message{m}, 10)
+	if err != nil || results[0].Code != scheduler.Added || !slices.Equal(earlier, []scheduler.Earlier{{Due: 1000}}) {
+		t.Fatalf("add: %+v, earlier %v, %v", results, earlier, err)
 	}
-	results, head, err = tl.Add(ctx, 0, []*message.Message{m}, 11)
-	if err != nil || results[0].Code != scheduler.AddDuplicate || results[0].First.Due != 1000 || head != 0 {
-		t.Fatalf("add again: %+v, head %d, %v", results, head, err)
+	results, earlier, err = tl.Add(ctx, 0, []*message.Message{m}, 11)
+	if err != nil || results[0].Code != scheduler.AddDuplicate || results[0].First.Due != 1000 || len(earlier) != 0 {
+		t.Fatalf("add again: %+v, earlier %v, %v", results, earlier, err)
 	}
 	if err := tl.Begin(ctx, 0, 7); err != nil {
 		t.Fatal(err)

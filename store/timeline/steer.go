@@ -77,7 +77,7 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 	result := scheduler.AmendResult{Code: scheduler.AmendCode(f.code("code", int(scheduler.AmendVersion))),
 		Number: c.number}
 	packed, mark := f.text("record"), f.text("mark")
-	result.Head = f.due("head")
+	result.Earlier = f.earlier()
 	entry := f.text("entry")
 	if packed != "" {
 		var err error
@@ -130,7 +130,7 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 		life.Reason = life.Kind.Words(dead, life.Uncertain)
 		changes = []record.Change{endedAs(&info), life}
 	}
-	result.Head = a.due("head")
+	result.Earlier = a.earlier()
 	entry := a.text("entry")
 	if err := a.done(); err != nil {
 		return scheduler.RequeueResult{}, err

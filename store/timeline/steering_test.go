@@ -60,7 +60,7 @@ func (b *bare) must(err error) {
 }
 
 // settled fails the test if a Finish or Return failed.
-func (b *bare) settled(_ scheduler.Receipt, err error) {
+func (b *bare) settled(_ scheduler.Effect, err error) {
 	b.Helper()
 	b.must(err)
 }
@@ -696,7 +696,7 @@ func TestRedis_SteersWhenFull(t *testing.T) {
 		t.Fatal(err)
 	}
 	if r, err := b.Amend(t.Context(), scheduler.Amend{UID: waiting.UID, Version: 1, Due: 5}, 2); err != nil ||
-		r.Code != scheduler.AmendDone || r.Head != 5 {
+		r.Code != scheduler.AmendDone || !slices.Equal(r.Earlier, []scheduler.Earlier{{Due: 5}}) {
 		t.Fatalf("amend: %+v, %v", r, err)
 	}
 	if r, err := b.Requeue(t.Context(), dead.UID, b.message(nil), 2); err != nil ||

@@ -69,9 +69,9 @@ func (d *distant) Claim(ctx context.Context, bucket message.Bucket, req schedule
 }
 
 func (d *distant) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message, now message.Milli) (
-	[]scheduler.AddResult, message.Milli, error) {
+	[]scheduler.AddResult, []scheduler.Earlier, error) {
 	if err := d.reach(bucket); err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
 	return d.Redis.Add(ctx, bucket, batch, now)
 }

@@ -268,7 +268,7 @@ type Shaky struct {
 }
 
 func (s *Shaky) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
-	now message.Milli) ([]scheduler.AddResult, message.Milli, error) {
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	if s.Hold != nil {
 		<-s.Hold
 	}
@@ -281,13 +281,13 @@ func (s *Shaky) Add(ctx context.Context, bucket message.Bucket, batch []*message
 	}
 	s.mu.Unlock()
 	if err != nil && !s.After {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	results, head, addErr := s.Timeline.Add(ctx, bucket, batch, now)
+	results, earlier, addErr := s.Timeline.Add(ctx, bucket, batch, now)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, err
 	}
-	return results, head, addErr
+	return results, earlier, addErr
 }
 
 // Recorded keeps the changes that a store is given: what a journal would hold.
@@ -314,7 +314,7 @@ func (s *Recorded) Of(uid message.UID) []record.Change {
 }
 
 func (s *Recorded) Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (scheduler.Receipt, error) {
+	now message.Milli) (scheduler.Effect, error) {
 	made, err := s.Timeline.Finish(ctx, bucket, term, ends, now)
 	for i := range ends {
 		if err == nil {
@@ -331,7 +331,7 @@ func (s *Recorded) Finish(ctx context.Context, bucket message.Bucket, term uint6
 }
 
 func (s *Recorded) Return(ctx context.Context, bucket message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (scheduler.Receipt, error) {
+	now message.Milli) (scheduler.Effect, error) {
 	made, err := s.Timeline.Return(ctx, bucket, term, back, now)
 	for i := range back {
 		if err == nil && back[i].Message != nil {
