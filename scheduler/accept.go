@@ -29,6 +29,9 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 		return refuse(err)
 	}
 	m.Due = max(m.Due, 1) // a due time of 0 would mean that nothing waits
+	if err := s.deliver(m, p); err != nil {
+		return refuse(err)
+	}
 	stale := s.names.stale(p, now)
 	if p.UID != "" && p.Stored == 0 {
 		if age, keep := now.Sub(p.UID.Time()), max(s.cfg.EndedKeep, s.cfg.NamesKeep); age > keep {
@@ -127,6 +130,36 @@ func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {
 	by := *p
 	by.Delay, by.HasAt = delay, false
 	return by.message(now)
+}
+
+// deliver decides whether consumers pull a message. That is settled when it is accepted, and its topic's time to live
+// with it: who leases a message knows no settings of other instances.
+func (s *Scheduler) deliver(m *message.Message, p *Push) error {
+	if p.Deliver == DeliverTopic && s.cfg.Topics == nil && p.Lease == 0 {
+		return nil
+	}
+	topic := s.cfg.Topics.Of(m.Topic)
+	m.Pull = p.Deliver == DeliverPull || p.Deliver == DeliverTopic && topic != nil && topic.Pull
+	switch {
+	case !m.Pull && p.Lease > 0:
+		return fmt.Errorf("%w: lease goes with deliver pull alone", ErrDeliver)
+	case !m.Pull:
+		return nil
+	case s.cfg.Pulling == nil:
+		return ErrNoPull
+	}
+	m.Lease = p.Lease
+	if topic == nil {
+		return nil
+	}
+	if m.TTL == 0 {
+		m.TTL = topic.TTL
+	}
+	if setting := topic.forNATS(); setting != "" {
+		return fmt.Errorf("%w pull does not go with the setting %s of the topics %s, which concerns NATS", ErrDeliver,
+			setting, topic.Pattern)
+	}
+	return nil
 }
 
 // AcceptAll pushes a batch, waits for all outcomes and returns them in the batch's order. If ctx ends first, the

@@ -15,9 +15,11 @@ type Effect struct {
 	Earlier []Earlier
 }
 
-// Earlier says that a call made an order of its bucket begin earlier: at Due.
+// Earlier says that a call made an order of its bucket begin earlier: at Due. It is the order of a topic that consumers
+// pull or, without a topic, that of the messages for NATS.
 type Earlier struct {
-	Due message.Milli
+	Topic string
+	Due   message.Milli
 }
 
 // Effect returns what the cancel changed.

@@ -15,7 +15,11 @@ func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, e
 		return TopicCount{}, err
 	}
 	count, err := s.cfg.Timeline.Count(ctx, topic)
-	return count, Looked("count "+topic, err)
+	counts := []TopicCount{count}
+	if err == nil {
+		err = s.countPulled(ctx, counts)
+	}
+	return counts[0], Looked("count "+topic, err)
 }
 
 // TopicCounts returns the counts of up to limit topics that have messages, ordered by name and beginning after the
@@ -25,6 +29,9 @@ func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([
 		return nil, err
 	}
 	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
+	if err == nil {
+		err = s.countPulled(ctx, counts)
+	}
 	return counts, Looked("count topics", err)
 }
 
@@ -35,7 +42,7 @@ func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	pauses, err := s.cfg.Timeline.Pauses(ctx)
+	pauses, _, err := s.cfg.Timeline.Pauses(ctx)
 	return pauses, Looked("list pauses", err)
 }
 

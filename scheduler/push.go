@@ -23,12 +23,14 @@ type Push struct {
 	// Attempt is 0 for a first push, or the number that a consumer's retry carries.
 	Attempt  uint32
 	Priority uint8
+	// Deliver says whether consumers pull the message, and Lease for how long one may hold it; 0 is the topic's.
+	Deliver Deliver
 	// Merge says what happens if the name is already in use. MaxWait bounds MergeDebounce; 0 is no bound.
 	Merge message.Merge
 	// Either HasAt is set, and At is the due time, or Delay counts from Age ago, or ByRetry is set for a consumer's
 	// retry that waits as its schedule says.
 	HasAt, ByRetry bool
-	MaxWait        time.Duration
+	MaxWait, Lease time.Duration
 	At             message.Milli
 	Delay          time.Duration
 	// Age is how long ago the intake stored the push, by the intake's own clock.
@@ -43,6 +45,19 @@ type Push struct {
 	// Options are the options as they were sent, in a fixed order. They are part of the digest.
 	Options string
 }
+
+// Deliver is how a message reaches its consumers.
+type Deliver uint8
+
+// The ways to deliver.
+const (
+	// DeliverTopic: as the topic's settings say.
+	DeliverTopic Deliver = iota
+	// DeliverMQ: NATS carries it.
+	DeliverMQ
+	// DeliverPull: consumers pull it.
+	DeliverPull
+)
 
 // Accepted is the answer to a push.
 type Accepted struct {

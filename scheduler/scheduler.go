@@ -16,8 +16,10 @@ import (
 // Config configures a Scheduler.
 type Config struct {
 	Timeline Timeline
-	IDs      *IDs
-	Clock    *Clock
+	// Pulling is Timeline's part for consumers that pull; nil if it has none.
+	Pulling Pulling
+	IDs     *IDs
+	Clock   *Clock
 
 	// MaxDelay is how far ahead a message may be due.
 	MaxDelay time.Duration
@@ -66,6 +68,7 @@ type Scheduler struct {
 	metrics *metrics
 	queues  *coalescer
 	names   *names
+	pauses  knownPauses
 }
 
 // New checks the configuration and builds a Scheduler. Serve must run for pushes to be answered.

@@ -14,7 +14,11 @@ import (
 // Get finds one message, live or remembered. Of several messages with the id it returns the live one, else the latest.
 // While nothing live has the id, a push of it may be in the intake: Get then waits until the intake has been read.
 func (s *Scheduler) Get(ctx context.Context, ref Ref) (message.Info, error) {
-	return s.look(ctx, ref, forReading)
+	info, err := s.look(ctx, ref, forReading)
+	if err == nil {
+		err = s.view(ctx, &info)
+	}
+	return info, err
 }
 
 // Resolve finds the one message, live or remembered, that a change by ref means. An id that is known under two topics

@@ -48,9 +48,9 @@ type Counting interface {
 
 // Pausing is the part of the timeline that keeps the pauses. Every instance changes them, and the leader reads them.
 type Pausing interface {
-	// Pauses lists the pauses by pattern. They belong to the certification of the first bucket: while that bucket is
+	// Pauses lists the pauses by pattern, and returns the time of their last change. They belong to the certification of the first bucket: while that bucket is
 	// ErrUncertified, so are they.
-	Pauses(ctx context.Context) ([]Pause, error)
+	Pauses(ctx context.Context) ([]Pause, message.Milli, error)
 	// Pause holds back messages that are due on topics that match the pattern, until Resume. At most MaxPauses may be
 	// in effect at once; one more is ErrTooManyPauses. Every change of pauses has a time of its own, later than that of
 	// the change before: p.At or later. If the pattern is already paused, and no earlier, Pause changes nothing.
@@ -156,6 +156,9 @@ type RequeueResult struct {
 type TopicCount struct {
 	Topic                   string
 	Waiting, InFlight, Dead int
+	// Ready counts what consumers may pull now; Waiting counts it no more once TopicCount returns it. Leased counts those
+	// InFlight that consumers have leased.
+	Ready, Leased int
 }
 
 const (

@@ -22,8 +22,25 @@ type Topic struct {
 	Dead, Expired string
 	// Drop: messages for a core subject without a listener are lost; otherwise they wait.
 	Drop bool
+	// Pull: consumers pull the messages, unless a push says otherwise. Lease is how long one may hold a message.
+	Pull  bool
+	Lease time.Duration
 	// Partitions appends a number below Partitions to the subject, chosen by key; 0 leaves the subject unchanged.
 	Partitions int
+}
+
+// forNATS returns the name of a setting that only concerns what NATS carries, if one is set.
+func (t *Topic) forNATS() string {
+	for _, s := range []struct {
+		name string
+		set  bool
+	}{{"rate", t.Rate > 0}, {"catch_up_rate", t.CatchUp > 0}, {"core", t.Drop}, {"partitions", t.Partitions > 0},
+		{"dead", t.Dead != ""}, {"expired", t.Expired != ""}} {
+		if s.set {
+			return s.name
+		}
+	}
+	return ""
 }
 
 // Overdue is how late a message is before it counts against CatchUp.
@@ -105,7 +122,8 @@ func (t *Topics) Schedule(own *message.Retry, topic string) message.Retry {
 
 // Total counts the messages of a bucket at one moment.
 type Total struct {
-	InFlight, Dead int
+	// InFlight counts the leased ones too.
+	InFlight, Leased, Dead int
 	// Waiting counts waiting messages by what holds them back.
 	Waiting [message.Holds]Waiting
 }
@@ -123,6 +141,7 @@ type Waiting struct {
 // Add adds the counts of another bucket.
 func (t *Total) Add(other Total) {
 	t.InFlight += other.InFlight
+	t.Leased += other.Leased
 	t.Dead += other.Dead
 	for i := range t.Waiting {
 		w, o := &t.Waiting[i], other.Waiting[i]

@@ -80,9 +80,9 @@ func (s *emptied) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	return s.Timeline.Heads(ctx)
 }
 
-func (s *emptied) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
+func (s *emptied) Pauses(ctx context.Context) ([]scheduler.Pause, message.Milli, error) {
 	if !s.whole.Load() {
-		return nil, fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)
+		return nil, 0, fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)
 	}
 	return s.Timeline.Pauses(ctx)
 }

@@ -197,7 +197,7 @@ func (l *leadership) readPauses(ctx context.Context) error {
 	began := time.Now()
 	var pauses []scheduler.Pause
 	err := l.call(ctx, func(ctx context.Context) (err error) {
-		pauses, err = l.cfg.Timeline.Pauses(ctx)
+		pauses, _, err = l.cfg.Timeline.Pauses(ctx)
 		return err
 	})
 	if err != nil {

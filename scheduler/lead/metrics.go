@@ -11,7 +11,7 @@ import (
 type metrics struct {
 	claimed, delivered, expired, dead prometheus.Counter
 	returned, swept, missing          prometheus.Counter
-	barred, early                     prometheus.Counter
+	barred, early, lapsed             prometheus.Counter
 	copies                            *prometheus.CounterVec
 	failures                          *prometheus.CounterVec
 	lateness                          prometheus.Histogram
@@ -37,6 +37,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 				"found by this instance as leader."),
 		early: counter("ends_forgotten_early",
 			"Ends that were forgotten after a day although NATS or the journal was away."),
+		lapsed: counter("leases_lapsed", "Leases that this instance as leader ended: their consumers did not answer."),
 		copies: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_copies_total",
 			Help: "Copies of expired and dead messages to the subjects set for them, by outcome."}, []string{"kind"}),
 		failures: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_publish_failures_total",

@@ -19,11 +19,19 @@
 // by a verify. A message stays in_flight until the leader that claimed it says how it ended, or until a leader with a
 // higher term sweeps it back: a claim has no time-out.
 //
+// # Pull
+//
+// A message with Pull is never claimed by a leader: consumers lease it, on any instance. It is in_flight while it is
+// leased. A lease ends by an acknowledgement (delivered) or by the consumer's word that the message is dead; it comes
+// back by a refusal, by a release, or because its time is over, which only the leader decides. A waiting message that is
+// due is shown as ready: the clock alone makes it so.
+//
 // # Uncertain
 //
 // A message is uncertain once a consumer may have seen it although tarry has no proof: its publish had an unknown
 // outcome, or the leader that had claimed it died. The mark is permanent. Cancel of an uncertain message ends it (no
-// further attempt) and answers maybe_delivered, never OK. A claimed message is uncertain for as long as it is claimed.
+// further attempt) and answers maybe_delivered, never OK. A claimed message is uncertain for as long as it is claimed;
+// a leased one is not, since only the holder of its receipt can end it.
 // A definite refusal, or the return of a message that was never handed to NATS, restores the mark as it was before. A
 // requeue passes the mark of a dead message on to its new life.
 package message

@@ -32,11 +32,17 @@ const (
 	KindRestored Kind = 11
 	// KindParked: an attempt was not accepted, and the message waits aside until its topic accepts it.
 	KindParked Kind = 12
+	// KindLapsed: the consumer that had leased the message did not answer in time.
+	KindLapsed Kind = 13
+	// KindTried: consumers had leased the message before its time to live was over, and none acknowledged it.
+	KindTried Kind = 14
+	// KindReleased: an operator ended the lease of a consumer.
+	KindReleased Kind = 15
 )
 
 var kindWords = [...]string{"", "merged", "absorbed", "replaced", "gave_way", "yielded", "requeued", "requeue",
 	"purged", "withdrawn", "swept",
-	"restored", "parked"}
+	"restored", "parked", "lapsed", "tried", "released"}
 
 // String returns the kind's word in answers, or the empty string for KindPlain.
 func (k Kind) String() string {
@@ -81,6 +87,12 @@ func (k Kind) Words(other UID, uncertain bool) string {
 		return "the leader that had claimed it is gone; it may have been delivered"
 	case KindRestored:
 		return "restored; it may have been delivered"
+	case KindLapsed:
+		return "its lease was over"
+	case KindTried:
+		return "its time to live was over; consumers had tried"
+	case KindReleased:
+		return "an operator ended its lease"
 	}
 	return ""
 }

@@ -96,7 +96,8 @@ const (
 	HoldParked      // its destination accepts nothing for now
 	HoldPaused      // its topic is paused
 	HoldRate        // its topic's rate has no room
+	HoldPull        // it is never claimed: consumers pull it
 	Holds           // the number of holds
 )
 
-func (h Hold) String() string { return [...]string{"none", "parked", "paused", "rate"}[h] }
+func (h Hold) String() string { return [...]string{"none", "parked", "paused", "rate", "pull"}[h] }

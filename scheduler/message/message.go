@@ -61,6 +61,8 @@ type Message struct {
 	// back.
 	Attempt  uint32
 	Priority uint8
+	// Pull: consumers pull the message, and it is never published.
+	Pull bool
 	// Judged: the journal has no living message of the name either. It is not persisted.
 	Judged bool
 	// Merge and MaxWait say how a push merges. They are not persisted.
@@ -85,6 +87,9 @@ type Message struct {
 	// schedule applies.
 	Retry Retry
 
+	// Lease is how long a consumer may hold the message if the pull does not say it; 0 is the topic's.
+	Lease time.Duration
+
 	// Mark is the part of the message that changes while it waits.
 	Mark Mark
 	// Claim is the number of the claim that took the message, and ClaimedAt the time of that claim. Claim sets both.
@@ -96,7 +101,8 @@ type Message struct {
 type Mark struct {
 	// Uncertain reports whether a consumer may have seen the message although nothing proves it.
 	Uncertain bool
-	// Refusals counts NATS's permanent refusals. Too many make the message dead.
+	// Refusals counts NATS's permanent refusals or, of a message for pull, the leases that ended in vain. Too many make
+	// the message dead.
 	Refusals uint32
 	// Changes counts the changes since acceptance. The version is one more.
 	Changes uint32
@@ -143,6 +149,14 @@ type Info struct {
 	IntakeUnknown bool
 	// Bare: the journal could not record the message, or not its content. It is set for answers alone.
 	Bare bool
+	// Held is who has leased the message. It is set for answers alone.
+	Held *Holding
+}
+
+// Holding says who has leased a message, and until when.
+type Holding struct {
+	Consumer     string
+	Since, Until Milli
 }
 
 // Score returns the message's place in its bucket's order: by due time, then by priority, high first. The store breaks
@@ -155,6 +169,18 @@ func ScoreNow(now Milli) int64 { return int64(now)<<8 | 255 }
 
 // ScoreDue returns the due time within a score.
 func ScoreDue(score int64) Milli { return Milli(score >> 8) }
+
+// Rank returns the place of a message for pull among those of its topic: by priority, high first, then by due time. It
+// stays below 2^53 too: Score requires that due times have 45 bits.
+func (m *Message) Rank() int64 { return RankFrom(m.Priority) + int64(m.Due) }
+
+// RankFrom returns the lowest rank of a priority.
+func RankFrom(priority uint8) int64 { return int64(255-priority) << rankBits }
+
+// RankDue returns the due time within a rank.
+func RankDue(rank int64) Milli { return Milli(rank & (1<<rankBits - 1)) }
+
+const rankBits = 45
 
 // Hash returns the 16-bit hash of a key or of a client id. Modulo the number of buckets it is the bucket. The uid
 // contains it, so a uid alone is enough to find its message.

@@ -14,6 +14,8 @@ const (
 	StateCanceled
 	StateExpired
 	StateDead
+	// StateReady is how a waiting message is shown that consumers pull and that is due. No store knows it.
+	StateReady
 )
 
 // states describes each state, indexed by its number. Stores and journals hold the numbers, so a number never changes
@@ -23,6 +25,7 @@ var states = [...]struct {
 	word  string
 	ended bool
 	kept  bool
+	view  bool // how another state is shown
 }{
 	StateNone:      {word: "none"},
 	StateWaiting:   {word: "waiting", kept: true},
@@ -31,13 +34,16 @@ var states = [...]struct {
 	StateCanceled:  {word: "canceled", ended: true},
 	StateExpired:   {word: "expired", ended: true},
 	StateDead:      {word: "dead", ended: true, kept: true},
+	StateReady:     {word: "ready", kept: true, view: true},
 }
 
 // States returns every state that a message can be in.
 func States() []State {
 	all := make([]State, 0, len(states)-1)
 	for s := StateNone + 1; s.Valid(); s++ {
-		all = append(all, s)
+		if !states[s].view {
+			all = append(all, s)
+		}
 	}
 	return all
 }
@@ -91,8 +97,13 @@ var transitions = append([]Transition{
 	{StateInFlight, StateWaiting, KindPlain},    // return
 	{StateInFlight, StateWaiting, KindParked},   // return to a lane
 	{StateInFlight, StateWaiting, KindSwept},    // sweep
+	{StateInFlight, StateWaiting, KindLapsed},   // its lease was over
+	{StateInFlight, StateWaiting, KindReleased}, // an operator ended its lease
 	{StateInFlight, StateDelivered, KindPlain},  // finish
-	{StateInFlight, StateExpired, KindPlain},    // finish
+	{StateInFlight, StateExpired, KindPlain},    // finish; return of a lease, past the time to live
+	{StateInFlight, StateExpired, KindTried},    // likewise, after a try
+	{StateWaiting, StateExpired, KindPlain},     // for pull, past its time to live
+	{StateWaiting, StateExpired, KindTried},     // likewise, after a try
 	{StateInFlight, StateDead, KindPlain},       // finish
 	{StateInFlight, StateCanceled, KindGaveWay}, // return of a message that a later push of its name has replaced
 	{StateDead, StateCanceled, KindRequeued},    // requeue as another message

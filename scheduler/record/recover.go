@@ -16,6 +16,8 @@ type Recording struct {
 	// Limit is the size limit of a bucket's outbox in bytes. Above it Add, Amend and Requeue answer ErrBehind.
 	// Everything else goes on: what it writes is bounded by what lives.
 	Limit int64
+	// Sync: every change waits for the journal before it is answered.
+	Sync bool
 	// Wrote is called with each new outbox entry before the call that wrote it returns. It must not block.
 	Wrote func(Entry)
 }
@@ -131,7 +133,7 @@ type Recovering interface {
 	Certify(ctx context.Context, bucket message.Bucket, term uint64, c Certification) error
 
 	// Pauses, Pause and Resume are those of Steering: pauses must be in place before anything is claimed.
-	Pauses(ctx context.Context) ([]scheduler.Pause, error)
+	Pauses(ctx context.Context) ([]scheduler.Pause, message.Milli, error)
 	Pause(ctx context.Context, p scheduler.Pause) (scheduler.PauseChange, error)
 	Resume(ctx context.Context, pattern string, now message.Milli) (bool, scheduler.PauseChange, error)
 }

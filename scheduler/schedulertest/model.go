@@ -183,7 +183,7 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	}
 	v.totals, err = tl.Totals(m.ctx, m.now)
 	line("totals %+v%s", v.totals, short(err))
-	pauses, err := tl.Pauses(m.ctx)
+	pauses, _, err := tl.Pauses(m.ctx)
 	line("pauses %+v%s", pauses, short(err))
 	for _, minted := range m.minted {
 		found, err := tl.Find(m.ctx, scheduler.Ref{UID: minted.UID})

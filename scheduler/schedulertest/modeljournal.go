@@ -28,6 +28,16 @@ func (l *recordings) recording() *record.Recording {
 		}}
 }
 
+// of returns the changes of a message that were recorded since the last look.
+func (l *recordings) of(uid message.UID) (changes []record.Change) {
+	for _, c := range l.new {
+		if c.UID == uid {
+			changes = append(changes, c)
+		}
+	}
+	return changes
+}
+
 // recorded compares the changes that both timelines reported in one step, and checks that each follows the version
 // before it. It returns how many there were.
 func (m *model) recorded(what string) int {

@@ -11,7 +11,7 @@ import (
 
 func (t *trial) pauses() []scheduler.Pause {
 	t.Helper()
-	list, err := t.tl.Pauses(t.Context())
+	list, _, err := t.tl.Pauses(t.Context())
 	t.must("pauses", err)
 	return list
 }

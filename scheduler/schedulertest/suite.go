@@ -42,13 +42,17 @@ type promise struct {
 
 // Exercise tests every promise of the package documentation on timelines that open returns.
 func Exercise(t *testing.T, open Open) {
-	for _, group := range [][]promise{
+	exercise(t, open,
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,
 		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
 		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises,
 		refusePromises,
 		quarantinePromises,
-	} {
+	)
+}
+
+func exercise(t *testing.T, open Open, groups ...[]promise) {
+	for _, group := range groups {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
 				t.Parallel()

@@ -75,7 +75,7 @@ var recoveryCalls = []struct {
 		return err
 	}},
 	{"pauses", func(t *trial, r record.Recovering) error {
-		_, err := r.Pauses(t.Context())
+		_, _, err := r.Pauses(t.Context())
 		return err
 	}},
 	{"pause", func(t *trial, r record.Recovering) error {
@@ -122,7 +122,7 @@ var termPromises = []promise{
 		}
 		t.gone(Message(50).UID)
 		t.wantInfo(live(claimed, message.StateInFlight, message.Mark{}))
-		list, err := t.tl.Pauses(t.Context())
+		list, _, err := t.tl.Pauses(t.Context())
 		t.must("pauses", err)
 		if len(list) != 1 || list[0].Pattern != paused.Pattern {
 			t.Fatalf("paused are %+v", list)

@@ -15,7 +15,7 @@ import (
 
 // brief are the columns of a record without headers and body; whole are all of them.
 const (
-	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, content, due, state, uncertain, refusals, " +
+	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, pull, lease, content, due, state, uncertain, refusals, " +
 		"changed, ended, " +
 		"COALESCE(kind, 0), COALESCE(other, ''), COALESCE(who, ''), reason, version"
 	whole = brief + ", headers, body"
@@ -23,10 +23,11 @@ const (
 
 // scanRecord reads a row of brief or whole columns.
 func scanRecord(row scanner, all bool) (r record.Record, err error) {
-	var ttl, content, version int64
+	var ttl, lease, content, version int64
 	var digest, headers []byte
 	var ended sql.NullInt64
-	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &content, &r.Due, &r.State,
+	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &r.Pull, &lease,
+		&content, &r.Due, &r.State,
 		&r.Mark.Uncertain, &r.Mark.Refusals,
 		&r.ChangedAt, &ended, &r.Kind, &r.Other, &r.ChangedBy, &r.Reason, &version}
 	if all {
@@ -39,7 +40,7 @@ func scanRecord(row scanner, all bool) (r record.Record, err error) {
 		return r, fmt.Errorf("read message %s: %w", r.UID, err)
 	}
 	copy(r.Digest[:], digest)
-	r.TTL = time.Duration(ttl) * time.Millisecond
+	r.TTL, r.Lease = time.Duration(ttl)*time.Millisecond, time.Duration(lease)*time.Millisecond
 	r.Content, r.Version, r.EndedAt = uint64(content), uint64(version), message.Milli(ended.Int64)
 	r.Mark.Changes = uint32(r.Version - 1)
 	return r, nil

@@ -15,7 +15,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
-// A page is read in two steps: first the places of its rows from an index alone, one state at a time, then the rows
+// A page is read in two steps: first the places of its rows from an index alone, one stretch at a time, then the rows
 // themselves by primary key. So a page costs the same wherever it lies, and no unneeded body is read.
 
 // place is the position of a record in a list.
@@ -109,7 +109,10 @@ func (s *SQL) ranges(q record.RecordQuery) []stretch {
 	}
 	var all []stretch
 	for _, state := range states {
-		all = append(all, stretch{"messages" + s.kind.index(index), w.and("state = ?", int64(state))})
+		for pull := range int64(2) {
+			all = append(all, stretch{"messages" + s.kind.index(index),
+				w.and("state = ?", int64(state)).and("pull = ?", pull)})
+		}
 	}
 	return all
 }
@@ -195,7 +198,7 @@ func (s *SQL) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Fo
 	if q.Topic != "" {
 		index, w = "messages_topic", s.andText(w, "topic", q.Topic)
 	}
-	w = w.and("state = ?", int64(message.StateWaiting)).and("due >= ?", int64(q.From)).and("due < ?", int64(q.Until))
+	w = w.and("state = ? AND pull IN (0, 1)", int64(message.StateWaiting)).and("due >= ?", int64(q.From)).and("due < ?", int64(q.Until))
 	topic := "''"
 	if q.Pattern != "" {
 		var exact bool

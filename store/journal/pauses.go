@@ -82,7 +82,7 @@ func (r *Recovery) meetPauses(ctx context.Context, tl record.Recovering, lost bo
 	var list []scheduler.Pause
 	if err := within(ctx, r.cfg.Timeout, func(ctx context.Context) (err error) {
 		if known, err = r.cfg.Store.Pauses(ctx); err == nil {
-			list, err = tl.Pauses(ctx)
+			list, _, err = tl.Pauses(ctx)
 		}
 		return err
 	}); err != nil {

@@ -59,7 +59,7 @@ func (o *operator) resume(pattern string, now message.Milli, heard bool) {
 
 func (o *operator) wantPauses(want ...scheduler.Pause) {
 	o.t.Helper()
-	if got, err := o.tl.Pauses(o.t.Context()); err != nil || !slices.Equal(got, want) {
+	if got, _, err := o.tl.Pauses(o.t.Context()); err != nil || !slices.Equal(got, want) {
 		o.t.Fatalf("paused are %+v, %v\nwant %+v", got, err, want)
 	}
 }
@@ -114,7 +114,7 @@ func TestRecovery_PausesOutliveAStoreThatComesBackEmpty(t *testing.T) {
 			o.wantPauses(a, c)
 
 			o.tl = open(t)
-			if _, err := o.tl.Pauses(t.Context()); !errors.Is(err, scheduler.ErrUncertified) {
+			if _, _, err := o.tl.Pauses(t.Context()); !errors.Is(err, scheduler.ErrUncertified) {
 				t.Fatalf("before the recovery: %v", err)
 			}
 			recoverBy(t, o.tl.(line), o.store, 2)
@@ -171,7 +171,7 @@ func TestRecovery_OfTwoChangesOfAPauseTheLaterStands(t *testing.T) {
 		t.Fatalf("before the recovery: %v", err)
 	}
 	recoverBy(t, i.tl, o.store, 2)
-	list, err := i.tl.Pauses(t.Context())
+	list, _, err := i.tl.Pauses(t.Context())
 	if err != nil || len(list) != 2 || list[0] != both || list[1].Pattern != lost.Pattern || list[1].At < lost.At {
 		t.Fatalf("paused are %+v, %v", list, err)
 	}

@@ -166,7 +166,7 @@ func (u *upsert) statement(n int) string {
 // guards the set.
 var (
 	contentColumns = []string{"topic", "id", "`key`", "headers", "body", "size", "priority", "ttl", "attempt",
-		"digest", "content"}
+		"digest", "pull", "lease", "content"}
 	stateColumns = []string{"due", "state", "uncertain", "refusals", "changed", "ended", "kind", "other", "who",
 		"reason", "version"}
 )
@@ -180,7 +180,8 @@ func contentValues(values []any, c *record.Change) []any {
 	m := c.Message
 	return append(values, name(m.Topic), name(m.ID), name(m.Key), packContent(m), blob(m.Body),
 		int64(len(m.Body)+headersSize(m.Headers)),
-		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], number(c.Version))
+		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], bit(m.Pull), millis(m.Lease),
+		number(c.Version))
 }
 
 func stateValues(values []any, c *record.Change) []any {

@@ -45,12 +45,13 @@ func (b *bucket) first() int64 {
 	return b.due[0].rank
 }
 
-// earlier returns what begins earlier: the bucket's order, if its lowest rank is now below first, that before the call.
+// earlier returns what begins earlier: orders of topics, and the bucket's if its lowest rank is below first, that
+// before the call.
 func (b *bucket) earlier(first int64) []scheduler.Earlier {
 	if b.first() >= first {
-		return nil
+		return b.hastened
 	}
-	return []scheduler.Earlier{{Due: head(b.due)}}
+	return append(b.hastened, scheduler.Earlier{Due: head(b.due)})
 }
 
 // add judges one message and stores it if it is new.

@@ -38,6 +38,7 @@ func (t *Timeline) Browse(ctx context.Context, n message.Bucket,
 		names := []message.Lane{""}
 		if !q.Dead {
 			names = append(names, slices.Sorted(maps.Keys(b.lanes))...)
+			names = append(names, pullLane)
 		}
 		last := place{dead: q.Dead}
 		for _, name := range names {
@@ -63,6 +64,9 @@ func (t *Timeline) Browse(ctx context.Context, n message.Bucket,
 	return page, err
 }
 
+// pullLane stands, behind every lane, for the messages that consumers pull.
+const pullLane message.Lane = "\xff"
+
 // ordered returns the order that part of a browse walks.
 func (b *bucket) ordered(dead bool, lane message.Lane) order {
 	switch {
@@ -70,6 +74,8 @@ func (b *bucket) ordered(dead bool, lane message.Lane) order {
 		return b.dead
 	case lane == "":
 		return b.due
+	case lane == pullLane:
+		return b.waitingForPull()
 	}
 	return b.lanes[lane].order
 }

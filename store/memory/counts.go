@@ -10,7 +10,7 @@ import (
 
 // counts is the number of messages of a topic in a bucket, for each state that Count returns. Only topics with messages
 // have an entry, since each message may have a topic of its own.
-type counts struct{ waiting, inFlight, dead int }
+type counts struct{ waiting, inFlight, leased, dead int }
 
 // count updates the counts when an entry enters or leaves an order.
 func (b *bucket) count(e *entry, by int) {
@@ -24,6 +24,9 @@ func (b *bucket) count(e *entry, by int) {
 		c.waiting += by
 	case message.StateInFlight:
 		c.inFlight += by
+		if e.leased() != nil {
+			c.leased += by
+		}
 	default:
 		c.dead += by
 	}
@@ -89,7 +92,7 @@ func (t *Timeline) Totals(ctx context.Context, now message.Milli) ([]scheduler.T
 	totals := make([]scheduler.Total, len(t.buckets))
 	for n := range t.Buckets() {
 		err := t.in(ctx, n, func(b *bucket) error {
-			total := scheduler.Total{InFlight: len(b.claimed), Dead: len(b.dead)}
+			total := scheduler.Total{InFlight: len(b.claimed) + len(b.leases), Leased: len(b.leases), Dead: len(b.dead)}
 			overdue := b.due.upTo(message.ScoreNow(now), scheduler.MaxOverdue)
 			total.Waiting[message.HoldNone] = scheduler.Waiting{Count: len(b.due), Overdue: overdue,
 				Oldest: head(b.due)}
@@ -98,6 +101,15 @@ func (t *Timeline) Totals(ctx context.Context, now message.Milli) ([]scheduler.T
 				held.Add(scheduler.Waiting{Count: len(lane.order), Overdue: len(lane.order), Oldest: head(lane.order)})
 				held.Add(scheduler.Waiting{Oldest: head(lane.behind)})
 			}
+			pull := scheduler.Waiting{Count: len(b.aside), Overdue: len(b.aside), Oldest: head(b.aside)}
+			for _, all := range b.pulls {
+				w := scheduler.Waiting{Oldest: all.due(), Overdue: all.upTo(now, scheduler.MaxOverdue)}
+				for _, s := range all {
+					w.Count += len(s.order)
+				}
+				pull.Add(w)
+			}
+			total.Waiting[message.HoldPull] = pull
 			totals[n] = total
 			return nil
 		})

@@ -15,9 +15,10 @@ type entry struct {
 	kind    message.Kind
 	other   message.UID // the message that kind refers to
 	reason  string
-	next    *entry // an earlier attempt under the same name
-	rival   *rival // the later push that it meets when it returns; usually nil
-	behind  *entry // stands for the entry in its lane's behind; mostly nil
+	next    *entry   // an earlier attempt under the same name
+	rival   *rival   // the later push that it meets when it returns; usually nil
+	behind  *entry   // stands for the entry in its lane's behind; mostly nil
+	pull    *pulling // nil unless consumers pull the message, and it lives
 }
 
 // lane holds the messages of a lane. A message that a probe put later in order than its own score is also in behind, by
@@ -46,11 +47,20 @@ func (b *bucket) uncertain(e *entry) bool { return e.message.Mark.Uncertain || b
 func (b *bucket) home(e *entry) *order {
 	switch e.state {
 	case message.StateWaiting:
+		if e.message.Pull {
+			if e.pull.aside {
+				return &b.aside
+			}
+			return b.stretch(e.message.Topic, e.message.Priority)
+		}
 		if name := e.message.Mark.Lane; name != "" {
 			return &b.lane(name).order
 		}
 		return &b.due
 	case message.StateInFlight:
+		if e.leased() != nil {
+			return &b.leases
+		}
 		return &b.claimed
 	case message.StateDead:
 		return &b.dead
@@ -71,6 +81,10 @@ func (b *bucket) lane(name message.Lane) *lane {
 
 // enter adds an entry that is in no order to the order for its state.
 func (b *bucket) enter(e *entry, rank int64) {
+	if e.state == message.StateWaiting && e.message.Pull {
+		b.expect(e)
+		rank = e.message.Rank()
+	}
 	b.home(e).push(e, rank)
 	if own := e.message.Score(); e.state == message.StateWaiting && e.message.Mark.Lane != "" && rank > own {
 		e.behind = &entry{uid: e.uid}
@@ -88,6 +102,9 @@ func (b *bucket) leave(e *entry) {
 		e.behind = nil
 	}
 	b.count(e, -1)
+	if e.state == message.StateWaiting && e.message.Pull {
+		b.unexpect(e)
+	}
 	if e.state == message.StateWaiting && len(*home) == 0 && e.message.Mark.Lane != "" {
 		delete(b.lanes, e.message.Mark.Lane)
 	}
@@ -103,13 +120,13 @@ func (b *bucket) wait(e *entry, score int64, mark message.Mark) {
 func (b *bucket) end(e *entry, state message.State, uncertain bool, why cause, now message.Milli) {
 	b.ends++
 	e.version = e.message.Version() + 1
-	e.state, e.endedAt, e.rival = state, now, nil
+	e.state, e.endedAt, e.rival, e.pull = state, now, nil, nil
 	if state.Kept() {
 		b.enter(e, int64(now))
 	} else {
 		b.enter(e, b.ends)
 		e.message.Headers, e.message.Body = nil, nil
-		e.message.Origin, e.message.Retry = "", message.Retry{}
+		e.message.Origin, e.message.Retry, e.message.Lease = "", message.Retry{}, 0
 	}
 	e.message.Mark = message.Mark{Uncertain: uncertain, Changes: uint32(e.version - 1)}
 	e.because(why, uncertain)

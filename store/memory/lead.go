@@ -106,7 +106,7 @@ func weight(m *message.Message) int {
 
 // held reports whether a message, which may be nil, is in flight under a claim of a term.
 func (b *bucket) held(e *entry, term, claim uint64) bool {
-	return e != nil && e.state == message.StateInFlight && e.claim == claim &&
+	return e != nil && e.state == message.StateInFlight && e.leased() == nil && e.claim == claim &&
 		b.claimed[e.place].rank == int64(term)
 }
 

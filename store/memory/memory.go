@@ -77,7 +77,7 @@ func New(cfg Config) (*Timeline, error) {
 	}
 	t := &Timeline{cfg: cfg, buckets: make([]*bucket, cfg.Buckets), paused: newPauses()}
 	for i := range t.buckets {
-		t.buckets[i] = newBucket(cfg.Record != nil)
+		t.buckets[i] = newBucket(cfg.Record)
 	}
 	return t, nil
 }
@@ -103,7 +103,7 @@ func (t *Timeline) in(ctx context.Context, n message.Bucket, do func(*bucket) er
 	if t.recovering && t.ruling > 0 && b.term > t.ruling {
 		return fmt.Errorf("bucket %d under term %d knows term %d: %w", n, t.ruling, b.term, scheduler.ErrStaleTerm)
 	}
-	b.by = scheduler.Caller(ctx)
+	b.by, b.hastened = scheduler.Caller(ctx), nil
 	err := do(b)
 	t.wrote(n, b)
 	return err
@@ -136,7 +136,16 @@ type bucket struct {
 	ends    int64         // number of messages that have ever ended here
 	trimmed message.Milli // ends up to this time may be forgotten
 	topics  map[string]counts
-	graves  graveyard
+
+	pulls    map[string]toPull
+	aside    order // past their time to live, by score
+	leases   order // by their end
+	expiring order // by the end of the time to live
+	grants   map[scheduler.Nonce]*granted
+	forgets  order               // grants by when they are forgotten
+	hastened []scheduler.Earlier // by the call under way
+
+	graves graveyard
 
 	refused map[message.UID]scheduler.Refusal
 
@@ -147,6 +156,7 @@ type bucket struct {
 	changes []record.Change // of the call under way, where a journal is kept
 	by      string          // on whose behalf the call under way makes them
 	records bool
+	sync    bool // every answered change is in the journal
 
 	quarantined []record.Quarantined
 }
@@ -154,19 +164,22 @@ type bucket struct {
 // thisRun is the server run of this timeline's buckets: the process itself.
 const thisRun = "process"
 
-func newBucket(records bool) *bucket {
+func newBucket(r *record.Recording) *bucket {
 	cert := record.Certification{Number: 1, Run: thisRun}
-	if records {
+	if r != nil {
 		cert = record.Certification{}
 	}
 	return &bucket{
 		cert:    cert,
-		records: records,
+		records: r != nil,
+		sync:    r != nil && r.Sync,
 		entries: map[message.UID]*entry{},
 		names:   map[name]*called{},
 		ids:     map[string]map[name]struct{}{},
 		lanes:   map[message.Lane]*lane{},
 		topics:  map[string]counts{},
+		pulls:   map[string]toPull{},
+		grants:  map[scheduler.Nonce]*granted{},
 		graves:  newGraveyard(),
 	}
 }

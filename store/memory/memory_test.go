@@ -23,7 +23,10 @@ func open(t *testing.T, o schedulertest.Options) scheduler.Timeline {
 	return tl
 }
 
-func TestTimeline_KeepsEveryPromise(t *testing.T) { schedulertest.Exercise(t, open) }
+func TestTimeline_KeepsEveryPromise(t *testing.T) {
+	schedulertest.Exercise(t, open)
+	schedulertest.ExercisePull(t, open)
+}
 
 // The reference is of the same kind here. The test checks that calls sent twice change nothing, that the table of
 // states holds, and that nothing is lost.

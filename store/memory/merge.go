@@ -74,7 +74,7 @@ func (b *bucket) replace(e *entry, given *message.Message, now message.Milli) {
 	}
 	changes := old.Mark.Changes + 1
 	b.leave(e)
-	e.message = &m
+	e.message, e.pull = &m, nil
 	b.wait(e, m.Score(), message.Mark{Changes: changes})
 }
 
@@ -82,7 +82,7 @@ func (b *bucket) replace(e *entry, given *message.Message, now message.Milli) {
 // message: the journal does not record it, and no name leads to it.
 func (b *bucket) remember(given *message.Message, into message.UID, now message.Milli) {
 	m := kept(given)
-	m.Headers, m.Body, m.Origin, m.Retry = nil, nil, "", message.Retry{}
+	m.Headers, m.Body, m.Origin, m.Retry, m.Lease = nil, nil, "", message.Retry{}, 0
 	e := &entry{uid: m.UID, version: 1, message: &m, state: message.StateCanceled, endedAt: now}
 	e.because(cause{kind: message.KindMerged, other: into}, false)
 	b.entries[e.uid] = e
@@ -159,7 +159,7 @@ func (b *bucket) amends(e *entry, a *scheduler.Amend) scheduler.AmendCode {
 }
 
 func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) {
-	m := *e.message
+	m, old := *e.message, e.message.Due
 	m.Due, m.Priority = a.Due, a.Priority
 	mark := message.Mark{Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
 	if a.Message != nil {
@@ -167,7 +167,9 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) {
 		mark.Refusals = 0 // NATS has not refused the new content
 	}
 	b.leave(e)
-	e.message = &m
+	if e.message = &m; a.Due != old {
+		e.pull = nil // it lives from its new due time
+	}
 	b.wait(e, m.Score(), mark)
 	b.amended(e, a.Message != nil, cause{reason: a.Reason}, now)
 }

@@ -50,6 +50,27 @@ func (o order) upTo(rank int64, limit int) (n int) {
 	return n
 }
 
+// least returns up to limit entries with at most the given rank, lowest first.
+func (o order) least(rank int64, limit int) (found []slot) {
+	// The candidates for the next are the children of those found, and no others.
+	for next := []int{0}; len(next) > 0 && len(found) < limit; {
+		best := -1
+		for at, i := range next {
+			if i < len(o) && o[i].rank <= rank && (best < 0 || o[i].before(o[next[best]])) {
+				best = at
+			}
+		}
+		if best < 0 {
+			break
+		}
+		i := next[best]
+		found = append(found, o[i])
+		next[best] = 2*i + 1
+		next = append(next, 2*i+2)
+	}
+	return found
+}
+
 func (o *order) up(i int) {
 	h := *o
 	s := h[i]

@@ -5,6 +5,7 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"sync/atomic"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -13,26 +14,27 @@ import (
 // pauses holds the paused patterns, guarded by the lock of their bucket.
 type pauses struct {
 	by   map[string]scheduler.Pause
-	last message.Milli // time of the last change
+	last atomic.Int64 // time of the last change; Lease reads it under the lock of another bucket
 }
 
 func newPauses() *pauses { return &pauses{by: map[string]scheduler.Pause{}} }
 
 // change returns the time at which a change requested at the given time counts as made.
 func (p *pauses) change(at message.Milli) message.Milli {
-	p.last = max(p.last+1, at)
-	return p.last
+	p.last.Store(max(p.last.Load()+1, int64(at)))
+	return message.Milli(p.last.Load())
 }
 
 // Pauses lists the paused patterns in order.
-func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, err error) {
+func (t *Timeline) Pauses(ctx context.Context) (list []scheduler.Pause, changed message.Milli, err error) {
 	err = t.in(ctx, scheduler.PausesBucket, func(*bucket) error {
 		list = slices.SortedFunc(maps.Values(t.paused.by), func(a, b scheduler.Pause) int {
 			return cmp.Compare(a.Pattern, b.Pattern)
 		})
+		changed = message.Milli(t.paused.last.Load())
 		return nil
 	})
-	return list, err
+	return list, changed, err
 }
 
 // Pause pauses a pattern.

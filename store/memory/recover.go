@@ -12,9 +12,9 @@ import (
 )
 
 // doubts reports whether the certification leaves a message in doubt: the message was due by then and may have been
-// delivered without a trace.
+// delivered without a trace. Of a message for pull the journal has every answered end if it is in sync.
 func (b *bucket) doubts(m *message.Message) bool {
-	return m != nil && b.cert.DoubtUntil > 0 && m.Due <= b.cert.DoubtUntil
+	return m != nil && b.cert.DoubtUntil > 0 && m.Due <= b.cert.DoubtUntil && !(m.Pull && b.sync)
 }
 
 // Standings returns the standing of every bucket.
@@ -55,9 +55,11 @@ func (t *Timeline) Recovering(_ []record.Standing, term, number uint64) record.R
 func (t *Timeline) Claims(ctx context.Context, n message.Bucket, after message.UID,
 	limit int) (uids []message.UID, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
-		for _, s := range b.claimed {
-			if s.uid > after {
-				uids = append(uids, s.uid)
+		for _, held := range []order{b.claimed, b.leases} {
+			for _, s := range held {
+				if s.uid > after {
+					uids = append(uids, s.uid)
+				}
 			}
 		}
 		return nil
@@ -110,7 +112,7 @@ func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []reco
 func (b *bucket) restore(r *record.Record, recovering bool, now message.Milli) record.RestoreCode {
 	m, version := kept(&r.Message), r.Version
 	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
-	unsure := !r.State.Ended() && (m.Due <= now || r.Doubt) && !m.Mark.Uncertain
+	unsure := !r.State.Ended() && (m.Due <= now && !(m.Pull && b.sync) || r.Doubt) && !m.Mark.Uncertain
 	if unsure {
 		m.Mark.Uncertain = true
 		m.Mark.Changes++

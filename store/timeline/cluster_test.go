@@ -223,7 +223,7 @@ func TestCluster_ANodeThatIsAwayStopsOnlyItsBuckets(t *testing.T) {
 	if term, err := tl.MaxTerm(ctx); err != nil || term != highest {
 		t.Errorf("the highest term: got %d, %v; want %d", term, err, highest)
 	}
-	if pauses, err := tl.Pauses(ctx); err != nil || len(pauses) != 1 || pauses[0].Pattern != "orders.>" ||
+	if pauses, _, err := tl.Pauses(ctx); err != nil || len(pauses) != 1 || pauses[0].Pattern != "orders.>" ||
 		pauses[0].By != "a" {
 		t.Errorf("what is paused: got %+v, %v", pauses, err)
 	}

@@ -81,6 +81,9 @@ func unknown(form, last byte) error {
 
 // pack appends the message's packed form.
 func pack(b []byte, m *message.Message) ([]byte, error) {
+	if m.Pull {
+		return nil, fmt.Errorf("pack %s: %w", m.UID, scheduler.ErrNoPull)
+	}
 	b, err := packMeta(b, m)
 	if err != nil {
 		return nil, err

@@ -169,7 +169,7 @@ func (t *Redis) Totals(ctx context.Context, now message.Milli) ([]scheduler.Tota
 	err := t.ask(ctx, t.allBuckets(), "totals", args, func(bucket message.Bucket, a *answer) error {
 		total := &totals[bucket]
 		total.InFlight, total.Dead = a.count("in flight"), a.count("dead")
-		for hold := range total.Waiting {
+		for hold := range message.HoldPull { // the scripts know no pull yet
 			w := &total.Waiting[hold]
 			w.Count, w.Overdue, w.Oldest = a.count("waiting"), a.count("overdue"), a.due("oldest")
 		}

@@ -16,7 +16,7 @@ import (
 // Pauses lists the paused patterns. It reads them from the answering bucket that has the latest change, and updates the
 // other buckets. So a pause holds while the bucket that keeps it is unreachable. A damaged field still pauses its
 // pattern: damage must neither release messages that an operator holds back, nor stop all others.
-func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
+func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, message.Milli, error) {
 	stored := make([][]string, len(t.keys))
 	// the time of the last change that a bucket knows, or -1 if it did not answer
 	changed := make([]int64, len(t.keys))
@@ -26,12 +26,12 @@ func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 		return a.done()
 	}, false)
 	if err := nobody(failed); err != nil {
-		return nil, fmt.Errorf("read pauses: %w", err)
+		return nil, 0, fmt.Errorf("read pauses: %w", err)
 	}
 	latest := -1
 	for bucket, err := range failed {
 		if errors.Is(err, scheduler.ErrStaleTerm) { // during a recovery
-			return nil, fmt.Errorf("read pauses: %w", err)
+			return nil, 0, fmt.Errorf("read pauses: %w", err)
 		}
 		if err != nil {
 			changed[bucket] = -1
@@ -40,7 +40,7 @@ func (t *Redis) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 		}
 	}
 	t.mirror(ctx, stored[latest], changed, changed[latest])
-	return readPauses(stored[latest]), nil
+	return readPauses(stored[latest]), message.Milli(changed[latest]), nil
 }
 
 // mirror copies the latest pauses to the answering buckets that lack them. If a copy fails, the next read of the pauses
@@ -122,7 +122,7 @@ func (t *Redis) onPauses(ctx context.Context, script string, args ...any) (uint6
 	c := &call{bucket: scheduler.PausesBucket, script: script, args: args}
 	a := t.run(ctx, c)
 	if *a.err == nil && len(t.keys) > 1 {
-		_, _ = t.Pauses(ctx) // the leader's next read updates a bucket that this misses
+		_, _, _ = t.Pauses(ctx) // the leader's next read updates a bucket that this misses
 	}
 	return c.number, a
 }

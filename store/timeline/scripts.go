@@ -237,7 +237,7 @@ func inWord(r rune) bool {
 func vocabulary() map[string]string {
 	words := map[string]string{"FORM_MESSAGE": strconv.Itoa(packedVersion), "FORM_END": strconv.Itoa(endedVersion),
 		"FORM_AMENDED": strconv.Itoa(amendedVersion)}
-	for s := message.StateNone; s.Valid(); s++ {
+	for _, s := range append(message.States(), message.StateNone) {
 		words["STATE_"+strings.ToUpper(s.String())] = strconv.Itoa(int(s))
 	}
 	for k := message.KindPlain; k.Valid(); k++ {

@@ -46,7 +46,7 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 		"purge":   func() error { _, _, err := tl.Purge(ctx, 0, []message.UID{uid}, 1); return err },
 		"count":   func() error { _, err := tl.Count(ctx, "a"); return err },
 		"counts":  func() error { _, err := tl.Counts(ctx, "", 1); return err },
-		"pauses":  func() error { _, err := tl.Pauses(ctx); return err },
+		"pauses":  func() error { _, _, err := tl.Pauses(ctx); return err },
 		"pause":   func() error { _, err := tl.Pause(ctx, scheduler.Pause{Pattern: "a"}); return err },
 		"resume":  func() error { _, _, err := tl.Resume(ctx, "a", 1); return err },
 		"bury":    func() error { _, err := tl.Bury(ctx, scheduler.Ref{ID: "a"}, 1, 1); return err },

@@ -626,7 +626,7 @@ func (b *bare) pause(p scheduler.Pause) {
 
 func (b *bare) wantPauses(want ...scheduler.Pause) {
 	b.Helper()
-	got, err := b.Pauses(b.Context())
+	got, _, err := b.Pauses(b.Context())
 	if b.must(err); !slices.Equal(got, want) {
 		b.Fatalf("paused are %+v\nwant %+v", got, want)
 	}

@@ -21,7 +21,7 @@ type backlog struct {
 	at   time.Time // of the answers
 	last []prometheus.Metric
 
-	messages, overdue, oldest, intake, aside, rejects *prometheus.Desc
+	messages, leased, overdue, oldest, intake, aside, rejects *prometheus.Desc
 }
 
 // backlogKeep is how long scrapes share one reading.
@@ -33,11 +33,13 @@ func newBacklog(a *App) *backlog {
 	}
 	return &backlog{
 		a:        a,
-		messages: desc("messages", "Messages by state: waiting, in_flight or dead.", "state"),
+		messages: desc("messages", "Messages by state: waiting, ready, in_flight or dead.", "state"),
+		leased:   desc("leased", "Messages that consumers have leased. They are in_flight."),
 		overdue: desc("overdue",
-			"Messages that wait and are due, by what holds them: none, parked, paused or rate.", "held"),
+			"Messages that wait and are due, by what holds them: none, parked, paused, rate or pull, which is "+
+				"that no consumer has pulled them yet.", "held"),
 		oldest: desc("overdue_seconds",
-			"For how long the oldest waiting message has been due, by what holds it (none, parked, paused, rate, or a clock "+
+			"For how long the oldest waiting message has been due, by what holds it (none, parked, paused, rate, pull, or a clock "+
 				"that disagrees), however often it was tried "+
 				"meanwhile. A message that NATS permanently refused and that will be retried counts from its next try "+
 				"(none).", "held"),
@@ -50,7 +52,7 @@ func newBacklog(a *App) *backlog {
 
 // Describe describes the metrics.
 func (b *backlog) Describe(to chan<- *prometheus.Desc) {
-	for _, d := range []*prometheus.Desc{b.messages, b.overdue, b.oldest, b.intake, b.aside, b.rejects} {
+	for _, d := range []*prometheus.Desc{b.messages, b.leased, b.overdue, b.oldest, b.intake, b.aside, b.rejects} {
 		to <- d
 	}
 }
@@ -93,8 +95,8 @@ func (b *backlog) lookAtStore(ctx context.Context) (all []prometheus.Metric) {
 	for _, t := range totals {
 		sum.Add(t)
 	}
-	gauge := func(d *prometheus.Desc, v float64, label string) {
-		all = append(all, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, label))
+	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
+		all = append(all, prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...))
 	}
 	waiting := 0
 	for hold, w := range sum.Waiting {
@@ -107,7 +109,10 @@ func (b *backlog) lookAtStore(ctx context.Context) (all []prometheus.Metric) {
 		gauge(b.oldest, seconds, message.Hold(hold).String())
 	}
 	gauge(b.oldest, b.disputed(ctx, now, &sum), "clock")
-	gauge(b.messages, float64(waiting), message.StateWaiting.String())
+	ready := sum.Waiting[message.HoldPull].Overdue
+	gauge(b.messages, float64(waiting-ready), message.StateWaiting.String())
+	gauge(b.messages, float64(ready), message.StateReady.String())
+	gauge(b.leased, float64(sum.Leased))
 	gauge(b.messages, float64(sum.InFlight), message.StateInFlight.String())
 	gauge(b.messages, float64(sum.Dead), message.StateDead.String())
 	return all

@@ -38,7 +38,8 @@ func (o *opened) recording() *record.Recording {
 	if o.writer == nil {
 		return nil
 	}
-	return &record.Recording{Instance: o.cfg.Instance, Limit: o.outboxLimit(), Address: o.address, Wrote: o.writer.Wrote}
+	return &record.Recording{Instance: o.cfg.Instance, Limit: o.outboxLimit(), Address: o.address,
+		Sync: o.journal.mode == journal.Sync, Wrote: o.writer.Wrote}
 }
 
 const (

@@ -16,6 +16,7 @@ var writePromises = []promise{
 	{"an accepted message is found as it was sent", func(t *trial) {
 		m := newMessage(1, id("order-1"), key("customer-7"))
 		m.Headers = []message.Header{{Name: "A", Value: "1"}, {Name: "A", Value: "2"}, {Name: "b", Value: ""}}
+		m.Pull, m.Lease = true, 30*time.Second
 		m.Priority, m.TTL, m.Attempt, m.Digest = 255, 90*time.Second, 3, message.Digest{0, 1, 0xff, 15: 0x20}
 		m.Origin, m.Retry = "t-0123456789abcdef", message.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}
 		c := accept(m)

@@ -1,0 +1,92 @@
+package lead
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+const (
+	// lapseLeast and lapseMost bound the time between two looks for what is over. Any instance may lease at any time.
+	lapseLeast = 20 * time.Millisecond
+	lapseMost  = 250 * time.Millisecond
+	lapseBatch = 500
+)
+
+// lapse ends, until ctx ends, what is over in a bucket: leases whose consumers did not answer, and times to live. It
+// needs no NATS. A failure waits for the next look.
+func (l *leadership) lapse(ctx context.Context, bucket message.Bucket) error {
+	for {
+		next, err := l.endOver(ctx, bucket)
+		wait := lapseMost
+		switch {
+		case errors.Is(err, scheduler.ErrStaleTerm):
+			return err
+		case err != nil && !errors.Is(err, scheduler.ErrUncertified) && ctx.Err() == nil:
+			l.log.Warn().Err(err).Int("bucket", int(bucket)).Msg("leases that are over cannot be ended now")
+		case err == nil && next > 0:
+			wait = min(max(next.Time().Sub(l.cfg.Clock.Now()), lapseLeast), lapseMost)
+		}
+		if sleep(ctx, wait); ctx.Err() != nil {
+			return nil
+		}
+	}
+}
+
+// endOver ends what is over, and returns when to look again.
+func (l *leadership) endOver(ctx context.Context, bucket message.Bucket) (next message.Milli, err error) {
+	var page scheduler.LeasePage
+	now := l.cfg.Clock.Milli()
+	err = l.call(ctx, func(ctx context.Context) error {
+		page, err = l.cfg.Pulling.Leases(ctx, bucket, scheduler.LeaseQuery{Over: true, Limit: lapseBatch}, now)
+		return err
+	})
+	if err != nil {
+		return 0, err
+	}
+	items := make([]scheduler.Settle, len(page.Leases))
+	for i := range page.Leases {
+		over := &page.Leases[i]
+		m := &over.Message
+		items[i] = scheduler.Settle{Verb: scheduler.Expire, UID: m.UID, Topic: m.Topic}
+		if over.Nonce != 0 {
+			items[i] = scheduler.Settle{Verb: scheduler.Nack, UID: m.UID, Topic: m.Topic, Nonce: over.Nonce, Over: true,
+				Kind: message.KindLapsed, Reason: message.KindLapsed.Words("", false)}
+			l.cfg.Topics.Retried(&items[i], m, l.cfg.Clock.Latest())
+		}
+	}
+	for len(items) > 0 {
+		var settled []scheduler.Settled
+		err = l.call(ctx, func(ctx context.Context) error {
+			settled, _, err = l.cfg.Pulling.Settle(ctx, bucket, l.term, items, now)
+			return err
+		})
+		if err != nil || len(settled) == 0 {
+			return 0, err
+		}
+		l.metrics.ended(items, settled)
+		items = items[len(settled):]
+	}
+	return page.Due, nil
+}
+
+// ended counts what became of leases and times to live that were over.
+func (m *metrics) ended(items []scheduler.Settle, settled []scheduler.Settled) {
+	for i := range settled {
+		if settled[i].Code != scheduler.SettleDone {
+			continue
+		}
+		if items[i].Nonce != 0 {
+			m.lapsed.Inc()
+		}
+		switch settled[i].Info.State {
+		case message.StateExpired:
+			m.expired.Inc()
+		case message.StateDead:
+			m.dead.Inc()
+		}
+	}
+}

@@ -1,0 +1,159 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Receipt is what a consumer gets with a leased message, and what settles the lease.
+type Receipt struct {
+	UID   message.UID
+	Nonce Nonce
+	Topic string
+}
+
+// Settlement is a consumer's word about a lease.
+type Settlement struct {
+	Verb Verb
+	Receipt
+	// Delay replaces the delay of the next retry of a Nack.
+	Delay    time.Duration
+	HasDelay bool
+	// Lease is how long an Extend holds the message from now.
+	Lease time.Duration
+	// Reason is in words for people; of a Bury.
+	Reason string
+}
+
+// Settle settles leases on behalf of their consumers, and returns an outcome or an error for each. Where every change
+// waits for the journal, Settle waits too, after the message has ended or returned: an acknowledgement ends the message
+// even while the journal is away. An error that Is ErrOutcomeUnknown is then the answer, and a repeat waits again.
+//
+// A nack asks for a retry by the schedule of the message: the n-th by its n-th delay, and after the last one the message
+// is dead. A delay of the consumer's replaces the next one, not the end.
+func (s *Scheduler) Settle(ctx context.Context, orders []Settlement) ([]Settled, []error) {
+	results, errs := make([]Settled, len(orders)), make([]error, len(orders))
+	if err := s.pullable(); err != nil {
+		for i := range errs {
+			errs[i] = err
+		}
+		return results, errs
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	parts := map[message.Bucket][]int{}
+	for i := range orders {
+		bucket := orders[i].UID.Bucket(s.cfg.Timeline.Buckets())
+		parts[bucket] = append(parts[bucket], i)
+	}
+	for bucket, places := range parts {
+		items, err := s.items(ctx, bucket, orders, places)
+		var settled []Settled
+		if err == nil {
+			settled, err = s.settle(ctx, bucket, items)
+		}
+		for at, i := range places {
+			if at < len(settled) {
+				results[i] = settled[at]
+			}
+			errs[i] = err
+		}
+	}
+	return results, errs
+}
+
+// items translates the orders at places, which concern one bucket.
+func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []Settlement,
+	places []int) ([]Settle, error) {
+	var nacks []message.UID
+	for _, i := range places {
+		if orders[i].Verb == Nack {
+			nacks = append(nacks, orders[i].UID)
+		}
+	}
+	leases := map[message.UID]*LeaseInfo{}
+	if len(nacks) > 0 {
+		page, err := s.cfg.Pulling.Leases(ctx, bucket, LeaseQuery{UIDs: nacks, Limit: len(nacks)},
+			s.cfg.Clock.Milli())
+		if err != nil {
+			return nil, Looked("look up leases", err)
+		}
+		for i := range page.Leases {
+			leases[page.Leases[i].Message.UID] = &page.Leases[i]
+		}
+	}
+	items := make([]Settle, len(places))
+	for at, i := range places {
+		o := &orders[i]
+		item := Settle{Verb: o.Verb, UID: o.UID, Topic: o.Topic, Nonce: o.Nonce, Reason: o.Reason}
+		switch o.Verb {
+		case Extend:
+			item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Lease))
+		case Nack:
+			item.Reason = "sent back"
+			if l := leases[o.UID]; l != nil && l.Nonce == o.Nonce {
+				s.cfg.Topics.Retried(&item, &l.Message, s.cfg.Clock.Latest())
+			}
+			if o.HasDelay {
+				item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Delay))
+			}
+		}
+		items[at] = item
+	}
+	return items, nil
+}
+
+// Retried makes an item that returns a message after one try more say when the message is due again, or that it is
+// dead: the schedule is over.
+func (t *Topics) Retried(item *Settle, m *message.Info, now time.Time) {
+	schedule := t.Schedule(&m.Retry, m.Topic)
+	tries := int(m.Mark.Refusals) + 1
+	delay, over := schedule.After(tries)
+	if over {
+		item.Verb, item.Kind = Bury, message.KindPlain
+		item.Reason += fmt.Sprintf(" after %d retries", tries-1)
+	}
+	item.Number = message.CeilMilli(now.Add(delay))
+}
+
+// settle settles items of one bucket, in as many calls as that takes, and waits for the journal.
+func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []Settle) (all []Settled, err error) {
+	var changes []Recorded
+	for len(items) > 0 {
+		now := s.cfg.Clock.Milli()
+		settled, made, err := s.cfg.Pulling.Settle(ctx, bucket, 0, items, now)
+		if errors.Is(err, ErrOutcomeUnknown) {
+			settled, made, err = s.cfg.Pulling.Settle(ctx, bucket, 0, items, now)
+			if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull) {
+				err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+			}
+		}
+		if err == nil && len(settled) == 0 {
+			err = fmt.Errorf("%w: the store settles nothing", ErrOutcomeUnknown)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("settle: %w", err)
+		}
+		s.hasten(bucket, made.Earlier)
+		all, changes, items = append(all, settled...), append(changes, made.Changes...), items[len(settled):]
+	}
+	if _, err := s.await(ctx, changes); err != nil {
+		return nil, fmt.Errorf("settle: %w", err)
+	}
+	return all, nil
+}
+
+// ByConsumer returns the reason of a change that a consumer's lease led to.
+func ByConsumer(consumer, reason string) string {
+	switch {
+	case consumer == "":
+		return reason
+	case reason == "":
+		return "by " + consumer
+	}
+	return "by " + consumer + ": " + reason
+}

@@ -1,0 +1,211 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Pulling is the part of the timeline from which consumers pull. A message for pull waits in an order of its topic
+// instead of the bucket's, and needs no leader to become ready. Every instance leases and settles; the leader alone
+// ends what has lapsed.
+type Pulling interface {
+	// Ready tells what is ready on topics, and when more will be. The result for a Want that fails carries the error.
+	Ready(ctx context.Context, wants []Want, now message.Milli) []Found
+	// Lease takes ready messages into leases, in the order of their topic. A request whose Nonce was granted before,
+	// also with other messages left, takes nothing: it returns what is still leased under the nonce. So it may be sent
+	// twice, and late.
+	Lease(ctx context.Context, requests []LeaseRequest) []Leased
+	// Settle ends, returns or extends leases of one bucket. It stops early where a call would grow too long: it returns
+	// the results of the items that it reached, at least one. A repeat finds what the first call did.
+	Settle(ctx context.Context, bucket message.Bucket, term uint64, items []Settle,
+		now message.Milli) ([]Settled, Effect, error)
+	// Leases lists leases of one bucket.
+	Leases(ctx context.Context, bucket message.Bucket, q LeaseQuery, now message.Milli) (LeasePage, error)
+	// Pulled counts, for each topic, the leased messages and those that are due at each of the times.
+	Pulled(ctx context.Context, topics []string, until []message.Milli) ([]PullCount, error)
+}
+
+// ErrPausesChanged: the caller of Lease does not know the present pauses. Nothing was leased.
+var ErrPausesChanged = errors.New("the pauses have changed")
+
+// Nonce names one call of Lease. Whoever knows it can end the leases of that call, so it must not be guessed.
+type Nonce uint64
+
+// String returns the nonce in 16 hex digits.
+func (n Nonce) String() string { return fmt.Sprintf("%016x", uint64(n)) }
+
+// ParseNonce reads 16 hex digits. No call has the nonce 0.
+func ParseNonce(s string) (Nonce, bool) {
+	n, err := strconv.ParseUint(s, 16, 64)
+	return Nonce(n), err == nil && n > 0 && Nonce(n).String() == s
+}
+
+// Want asks a bucket what is ready on topics.
+type Want struct {
+	Bucket message.Bucket
+	Topics []TopicWant
+}
+
+// TopicWant is how many messages of a topic are wanted. 0 asks only when the next one is due.
+type TopicWant struct {
+	Topic string
+	Count int
+}
+
+// Found answers a Want.
+type Found struct {
+	// Topics are the answers for the first of the topics: a store may stop before the others.
+	Topics []TopicReady
+	Err    error
+}
+
+// TopicReady is what is ready on a topic of one bucket.
+type TopicReady struct {
+	Ranks []int64 // of the first ready messages, as many as are wanted
+	// Next is a time no later than when the next message is due, or 0 if none waits. Where Ranks are as many as are
+	// wanted it may be 0 too.
+	Next message.Milli
+}
+
+// LeaseRequest asks one bucket for ready messages of a topic.
+type LeaseRequest struct {
+	Bucket message.Bucket
+	Topic  string
+	// Limit bounds the messages, and Bytes what they weigh; with Over the first may weigh more. A limit of 0 only looks
+	// for the leases of the nonce.
+	Limit, Bytes int
+	Over         bool
+	Nonce        Nonce
+	// Keep is how long the nonce is remembered.
+	Keep time.Duration
+	// Now is the time by which the messages must be due. From is when the leases begin, by the latest of the clocks,
+	// so that none is shorter than asked.
+	Now, From message.Milli
+	// Length is how long the messages are leased. Fixed: whatever they say themselves.
+	Length time.Duration
+	Fixed  bool
+	// Consumer names the consumer for people; it may be empty.
+	Consumer string
+	// Pauses is the time of the last change of pauses that the caller knows. The topic is not paused by it.
+	Pauses message.Milli
+}
+
+// Leased answers a LeaseRequest.
+type Leased struct {
+	// Known: the nonce had been granted.
+	Known    bool
+	Messages []LeasedMessage
+	// Next is a time no later than when the next message is due, or 0 if none waits.
+	Next message.Milli
+	// Aside is how many messages past their time to live were set aside for the leader.
+	Aside int
+	Err   error
+}
+
+// LeasedMessage is a message with the end of its lease.
+type LeasedMessage struct {
+	*message.Message
+	Until message.Milli
+}
+
+// Verb is what Settle does with a lease.
+type Verb uint8
+
+// The verbs.
+const (
+	// Ack: the message is delivered.
+	Ack Verb = iota + 1
+	// Nack: the message is due again at Number, after one try more.
+	Nack
+	// Bury: the message is dead.
+	Bury
+	// Release: the message returns to its place. It counts as no try.
+	Release
+	// Extend: the lease ends at Number, unless it ends later.
+	Extend
+	// Undo: like Release, for all messages that a nonce names. The nonce can take no more. UID and Topic are not needed.
+	Undo
+	// Expire: the message, which is not leased, is past its time to live.
+	Expire
+)
+
+// Settle is one item of a call of Timeline.Settle.
+type Settle struct {
+	Verb  Verb
+	UID   message.UID
+	Topic string
+	// Nonce is that of the lease; 0 stands for any lease.
+	Nonce  Nonce
+	Number message.Milli
+	// Over: only if the lease is over by now.
+	Over bool
+	// Kind and Reason are those of the change.
+	Kind   message.Kind
+	Reason string
+}
+
+// SettleCode is the outcome of one item.
+type SettleCode uint8
+
+// The outcomes.
+const (
+	// SettleLost: the lease does not hold, and nothing shows that this item ended it. Nothing was changed.
+	SettleLost SettleCode = iota
+	// SettleDone: done, by this call.
+	SettleDone
+	// SettleAgain: it had been done before.
+	SettleAgain
+)
+
+// Settled is the outcome of one item.
+type Settled struct {
+	Code SettleCode
+	// Info is the message as it is now. It has UID, State, Version and Due, or no state if the message is not known.
+	Info message.Info
+	// Until is the end of an extended lease.
+	Until message.Milli
+	// Number is the certification of the store that answered.
+	Number uint64
+}
+
+// LeaseQuery asks for leases: exactly one of Over, UIDs and Topic is set.
+type LeaseQuery struct {
+	// Over asks for leases that are over, and for messages without a lease past their time to live.
+	Over bool
+	// UIDs asks for the leases of these messages.
+	UIDs []message.UID
+	// Topic asks for the leases of a topic in the order of their end, after the place After.
+	Topic, After string
+	// Limit bounds the number.
+	Limit int
+}
+
+// LeasePage is a part of the leases asked for.
+type LeasePage struct {
+	Leases []LeaseInfo
+	// Due is when to ask again for what is over; 0 is never.
+	Due message.Milli
+	// Next is where the next page begins, or empty on the last one.
+	Next string
+}
+
+// LeaseInfo is a lease, or a message past its time to live without one.
+type LeaseInfo struct {
+	// Message has neither headers nor body.
+	Message message.Info
+	Nonce   Nonce // 0 without a lease
+	message.Holding
+	// Expires is the end of the message's time to live, or 0.
+	Expires message.Milli
+}
+
+// PullCount is how many messages of a topic are leased, and due at each of the times asked for.
+type PullCount struct {
+	Leased int
+	Due    []int
+}

@@ -1,0 +1,594 @@
+package schedulertest
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// ForPull makes consumers pull the message.
+func ForPull() With { return func(d *draft) { d.message.Pull = true } }
+
+// Leased sets how long a consumer may hold a message.
+func Leased(d time.Duration) With { return func(m *draft) { m.message.Lease = d } }
+
+// pullers is the part of the trial's timeline that consumers pull from.
+func (t *trial) pullers() scheduler.Pulling {
+	t.Helper()
+	p, ok := t.tl.(scheduler.Pulling)
+	if !ok {
+		t.Fatal("the timeline has nothing to pull from")
+	}
+	return p
+}
+
+// poll is a request for the messages of a topic in bucket 0, which are leased for a minute.
+func (t *trial) poll(topic string, limit int, nonce scheduler.Nonce) scheduler.LeaseRequest {
+	return scheduler.LeaseRequest{Topic: topic, Limit: limit, Bytes: wide, Over: true, Nonce: nonce,
+		Keep: 30 * time.Second, Now: t.now, From: t.now, Length: time.Minute, Consumer: "worker"}
+}
+
+// lease sends a request twice: the second finds the same messages.
+func (t *trial) lease(r scheduler.LeaseRequest) scheduler.Leased {
+	t.Helper()
+	one := t.pullers().Lease(t.Context(), []scheduler.LeaseRequest{r})[0]
+	t.must("lease", one.Err)
+	two := t.pullers().Lease(t.Context(), []scheduler.LeaseRequest{r})[0]
+	t.must("lease again", two.Err)
+	if got, want := held(two), held(one); !slices.Equal(got, want) || r.Limit > 0 && !two.Known {
+		t.Fatalf("sent twice: first %v, then %v, known %t", want, got, two.Known)
+	}
+	return one
+}
+
+// held formats what a lease took, by uid.
+func held(l scheduler.Leased) (all []string) {
+	for _, m := range l.Messages {
+		all = append(all, fmt.Sprintf("%s until %d, %+v", m.UID, m.Until, m.Mark))
+	}
+	slices.Sort(all)
+	return all
+}
+
+// pull leases a message that must be the only one ready on its topic.
+func (t *trial) pull(m *message.Message, nonce scheduler.Nonce) scheduler.LeasedMessage {
+	t.Helper()
+	r := t.poll(m.Topic, 10, nonce)
+	r.Bucket = t.bucketOf(m)
+	l := t.lease(r)
+	if len(l.Messages) != 1 || l.Messages[0].UID != m.UID {
+		t.Fatalf("pull of %s: got %v", m.UID, held(l))
+	}
+	return l.Messages[0]
+}
+
+// wantNothing checks that nothing is ready on a topic.
+func (t *trial) wantNothing(topic string, nonce scheduler.Nonce) scheduler.Leased {
+	t.Helper()
+	l := t.lease(t.poll(topic, 10, nonce))
+	if len(l.Messages) > 0 {
+		t.Fatalf("%s: got %v, want nothing", topic, held(l))
+	}
+	return l
+}
+
+func of(m *message.Message, verb scheduler.Verb, nonce scheduler.Nonce) scheduler.Settle {
+	return scheduler.Settle{Verb: verb, UID: m.UID, Topic: m.Topic, Nonce: nonce}
+}
+
+// settle settles a lease, which must come to code and leave the message in a state. Whatever was done is done again.
+func (t *trial) settle(s scheduler.Settle, code scheduler.SettleCode, state message.State) scheduler.Settled {
+	t.Helper()
+	one := t.settleOnce(s)
+	if one.Code != code || one.Info.State != state {
+		t.Fatalf("verb %d of %s: code %d and %s, want %d and %s", s.Verb, s.UID, one.Code, one.Info.State, code, state)
+	}
+	repeatable := s.Nonce != 0 && s.Verb != scheduler.Extend && s.Verb != scheduler.Expire
+	if two := t.settleOnce(s); one.Code == scheduler.SettleDone && repeatable &&
+		(two.Code != scheduler.SettleAgain || two.Info.Version != one.Info.Version || two.Info.Due != one.Info.Due) {
+		t.Fatalf("verb %d of %s, sent twice: %+v\nthen %+v", s.Verb, s.UID, one, two)
+	}
+	return one
+}
+
+func (t *trial) settleOnce(s scheduler.Settle) scheduler.Settled {
+	t.Helper()
+	settled, _, err := t.pullers().Settle(t.Context(), s.UID.Bucket(t.o.Buckets), 0, []scheduler.Settle{s}, t.now)
+	t.must("settle", err)
+	if len(settled) != 1 {
+		t.Fatalf("settle of one: %d results", len(settled))
+	}
+	return settled[0]
+}
+
+func (t *trial) leases(q scheduler.LeaseQuery) scheduler.LeasePage {
+	t.Helper()
+	if q.Limit == 0 {
+		q.Limit = 100
+	}
+	page, err := t.pullers().Leases(t.Context(), 0, q, t.now)
+	t.must("leases", err)
+	return page
+}
+
+func (t *trial) wantPulled(topic string, leased, due int) {
+	t.Helper()
+	got, err := t.pullers().Pulled(t.Context(), []string{"nothing.here", topic}, []message.Milli{t.now})
+	t.must("pulled", err)
+	if len(got) != 2 || got[1].Leased != leased || got[1].Due[0] != due || got[0].Leased+got[0].Due[0] > 0 {
+		t.Fatalf("pulled of %s: %+v, want %d leased and %d due", topic, got, leased, due)
+	}
+}
+
+// ready asks bucket 0 what is ready.
+func (t *trial) ready(topic string, count int) scheduler.TopicReady {
+	t.Helper()
+	found := t.pullers().Ready(t.Context(), []scheduler.Want{{Topics: []scheduler.TopicWant{{Topic: topic,
+		Count: count}}}}, t.now)[0]
+	t.must("ready", found.Err)
+	if len(found.Topics) != 1 {
+		t.Fatalf("ready: %+v", found)
+	}
+	return found.Topics[0]
+}
+
+const work = "work"
+
+var pullPromises = []promise{
+	{name: "a message for pull is ready by the clock alone, and never claimed", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work), DueIn(time.Second)))
+		if next := t.wantNothing(work, 1).Next; next == 0 || next > m.Due {
+			t.Fatalf("the next is due at %d, want %d", next, m.Due)
+		}
+		if r := t.ready(work, 5); len(r.Ranks) != 0 || r.Next == 0 || r.Next > m.Due {
+			t.Fatalf("ready: %+v", r)
+		}
+		t.pass(time.Second)
+		if r := t.ready(work, 5); !slices.Equal(r.Ranks, []int64{m.Rank()}) {
+			t.Fatalf("ready: %+v, want %d", r, m.Rank())
+		}
+		t.wantPulled(work, 0, 1)
+		t.wantHead(0, scheduler.Head{})
+		t.wantUIDs(t.claim(), nil)
+		got := t.pull(m, 2)
+		if got.Until != t.now.Add(time.Minute) || string(got.Body) != string(m.Body) {
+			t.Fatalf("leased until %d with %q", got.Until, got.Body)
+		}
+		t.wantState(m.UID, message.StateInFlight)
+		t.wantPulled(work, 1, 0)
+		t.wantNothing(work, 3)
+		if n := t.sweep(0, 100); n != 0 {
+			t.Fatalf("a sweep took %d leases", n)
+		}
+	}},
+	{name: "who pulls gets the highest priority, then the earliest due, then the first accepted", check: func(t *trial) {
+		late := Message(1, ForPull(), On(work), DueIn(-time.Second), Priority(3))
+		same := Message(2, ForPull(), On(work), DueIn(-2*time.Second), Priority(3))
+		next := Message(3, ForPull(), On(work), DueIn(-2*time.Second), Priority(3))
+		low := Message(4, ForPull(), On(work), DueIn(-time.Hour))
+		high := Message(5, ForPull(), On(work), DueIn(time.Hour), Priority(200))
+		t.added(late, low, next, high, same)
+		want := []*message.Message{same, next, late, low}
+		if r := t.ready(work, 3); !slices.Equal(r.Ranks, []int64{same.Rank(), next.Rank(), late.Rank()}) {
+			t.Fatalf("ready: %v", r.Ranks)
+		}
+		first := t.lease(t.poll(work, 2, 7))
+		rest := t.lease(t.poll(work, 10, 8))
+		var got []*message.Message
+		for _, m := range append(first.Messages, rest.Messages...) {
+			got = append(got, m.Message)
+		}
+		t.wantUIDs(got, want)
+		if rest.Next == 0 || rest.Next > high.Due {
+			t.Fatalf("the next is due at %d, want %d", rest.Next, high.Due)
+		}
+	}},
+	{name: "a lease is bounded in bytes, and the first message may weigh more", check: func(t *trial) {
+		big := make([]byte, 4000)
+		t.added(Message(1, ForPull(), On(work), Body(big)), Message(2, ForPull(), On(work), Body(big)))
+		r := t.poll(work, 10, 1)
+		r.Bytes, r.Over = 100, false
+		if l := t.lease(r); len(l.Messages) != 0 {
+			t.Fatalf("more than allowed: %v", held(l))
+		}
+		r.Over, r.Nonce = true, 2
+		if l := t.lease(r); len(l.Messages) != 1 {
+			t.Fatalf("want one: %v", held(l))
+		}
+	}},
+	{name: "a message's own lease applies unless the poll fixes it", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work), Leased(5*time.Minute)))
+		if got := t.pull(m, 1); got.Until != t.now.Add(5*time.Minute) {
+			t.Fatalf("until %d", got.Until)
+		}
+		t.settle(of(m, scheduler.Release, 1), scheduler.SettleDone, message.StateWaiting)
+		r := t.poll(work, 1, 2)
+		r.Fixed = true
+		if got := t.lease(r); got.Messages[0].Until != t.now.Add(time.Minute) {
+			t.Fatalf("until %d", got.Messages[0].Until)
+		}
+	}},
+	{name: "an acknowledgement delivers, whoever repeats it", recorded: true, check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		t.pass(time.Second)
+		t.settle(of(m, scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
+		if got := t.get(m.UID); got.Reason != "by worker" || got.EndedAt != t.now || got.Mark.Uncertain || !got.Pull {
+			t.Fatalf("delivered: %s", describe(got))
+		}
+		t.settle(of(m, scheduler.Ack, 99), scheduler.SettleAgain, message.StateDelivered)
+		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleLost, message.StateDelivered)
+		t.wantNothing(work, 2)
+		t.wantPulled(work, 0, 0)
+		last := t.log.of(m.UID)
+		if c := last[len(last)-1]; len(last) != 2 || c.Version != 2 || c.State != message.StateDelivered ||
+			c.Claimed != Start || c.Attempt != 1 || c.Reason != "by worker" {
+			t.Fatalf("the journal gets %+v", last)
+		}
+	}},
+	{name: "a lease is settled by its own nonce and topic alone", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		for _, verb := range []scheduler.Verb{scheduler.Ack, scheduler.Nack, scheduler.Bury, scheduler.Release,
+			scheduler.Extend} {
+			t.settle(of(m, verb, 2), scheduler.SettleLost, message.StateInFlight)
+			other := of(m, verb, 1)
+			other.Topic = "other"
+			t.settle(other, scheduler.SettleLost, message.StateNone)
+		}
+		t.settle(of(Message(7, ForPull(), On(work)), scheduler.Ack, 1), scheduler.SettleLost, message.StateNone)
+		t.settle(of(m, scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
+	}},
+	{name: "what a consumer sends back is due at the retry's time, one try later", recorded: true, check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		back := of(m, scheduler.Nack, 1)
+		back.Number, back.Reason = t.now.Add(time.Minute), "sent back"
+		got := t.settle(back, scheduler.SettleDone, message.StateWaiting)
+		if got.Info.Due != back.Number || got.Info.Version != 2 || got.Info.Mark.Refusals != 1 {
+			t.Fatalf("sent back: %s", describe(got.Info))
+		}
+		t.wantNothing(work, 2)
+		t.pass(time.Minute)
+		again := t.pull(m, 3)
+		if again.Mark.Refusals != 1 || again.Due != back.Number {
+			t.Fatalf("again: %+v", again.Message)
+		}
+		// The first consumer's late repeat finds itself, and disturbs nothing.
+		t.settle(back, scheduler.SettleAgain, message.StateInFlight)
+		t.settle(of(m, scheduler.Ack, 3), scheduler.SettleDone, message.StateDelivered)
+		if all := t.log.of(m.UID); len(all) != 3 || all[1].Due != back.Number || all[1].Refusals != 1 ||
+			all[1].Reason != "by worker: sent back" || all[2].Attempt != 2 {
+			t.Fatalf("the journal gets %+v", all)
+		}
+	}},
+	{name: "a release puts a message back to its place and counts nothing", recorded: true, check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		got := t.settle(of(m, scheduler.Release, 1), scheduler.SettleDone, message.StateWaiting)
+		if got.Info.Version != 1 || got.Info.Mark.Refusals != 0 || got.Info.Due != m.Due {
+			t.Fatalf("released: %s", describe(got.Info))
+		}
+		t.pull(m, 2)
+		t.settle(of(m, scheduler.Release, 1), scheduler.SettleAgain, message.StateInFlight)
+		if all := t.log.of(m.UID); len(all) != 1 {
+			t.Fatalf("the journal gets %+v", all)
+		}
+		by := of(m, scheduler.Release, 0) // an operator's, which is a change
+		by.Kind, by.Reason = message.KindReleased, "stuck"
+		got = t.settle(by, scheduler.SettleDone, message.StateWaiting)
+		if got.Info.Version != 2 {
+			t.Fatalf("released by an operator: %s", describe(got.Info))
+		}
+		if all := t.log.of(m.UID); len(all) != 2 || all[1].Kind != message.KindReleased ||
+			all[1].Reason != "by worker: stuck" {
+			t.Fatalf("the journal gets %+v", all)
+		}
+	}},
+	{name: "a consumer can say that a message is dead", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work), Leased(time.Hour), Body([]byte("x"))))
+		t.pull(m, 1)
+		bury := of(m, scheduler.Bury, 1)
+		bury.Reason = "not for me"
+		t.settle(bury, scheduler.SettleDone, message.StateDead)
+		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleAgain, message.StateDead) // as a nack after the last retry
+		got := t.get(m.UID)
+		if got.Reason != "by worker: not for me" || string(got.Body) != "x" || !got.Pull || got.Lease != time.Hour {
+			t.Fatalf("dead: %s", describe(got))
+		}
+		r, err := t.tl.Requeue(t.Context(), m.UID, Message(2, ForPull(), On(work), Direct()), t.now)
+		t.must("requeue", err)
+		if r.Code != scheduler.RequeueDone || !slices.Equal(r.Earlier, []scheduler.Earlier{{Topic: work, Due: Start}}) {
+			t.Fatalf("requeue: %+v", r)
+		}
+		t.wantPulled(work, 0, 1)
+	}},
+	{name: "an extended lease ends later, never earlier", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		longer := of(m, scheduler.Extend, 1)
+		longer.Number = t.now.Add(time.Hour)
+		if got := t.settle(longer, scheduler.SettleDone, message.StateInFlight); got.Until != longer.Number {
+			t.Fatalf("until %d", got.Until)
+		}
+		longer.Number = t.now.Add(time.Second)
+		if got := t.settle(longer, scheduler.SettleDone, message.StateInFlight); got.Until != t.now.Add(time.Hour) {
+			t.Fatalf("until %d", got.Until)
+		}
+		if all := t.leases(scheduler.LeaseQuery{UIDs: []message.UID{m.UID}}).Leases; len(all) != 1 ||
+			all[0].Until != t.now.Add(time.Hour) || all[0].Since != t.now || all[0].Consumer != "worker" ||
+			all[0].Nonce != 1 {
+			t.Fatalf("leases: %+v", all)
+		}
+	}},
+	{name: "only a lease that is over lapses", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		lapse := of(m, scheduler.Nack, 1)
+		lapse.Over, lapse.Kind = true, message.KindLapsed
+		t.settle(lapse, scheduler.SettleLost, message.StateInFlight)
+		if page := t.leases(scheduler.LeaseQuery{Over: true}); len(page.Leases) != 0 ||
+			page.Due == 0 || page.Due > t.now.Add(time.Minute) {
+			t.Fatalf("over: %+v", page)
+		}
+		t.pass(time.Minute)
+		over := t.leases(scheduler.LeaseQuery{Over: true}).Leases
+		if len(over) != 1 || over[0].Message.UID != m.UID || over[0].Nonce != 1 || over[0].Message.Body != nil {
+			t.Fatalf("over: %+v", over)
+		}
+		longer := of(m, scheduler.Extend, 1) // before the leader comes
+		longer.Number = t.now.Add(time.Minute)
+		t.settle(longer, scheduler.SettleDone, message.StateInFlight)
+		t.settle(lapse, scheduler.SettleLost, message.StateInFlight)
+		t.pass(time.Minute)
+		lapse.Number = t.now
+		got := t.settle(lapse, scheduler.SettleDone, message.StateWaiting)
+		if got.Info.Mark.Refusals != 1 || got.Info.Version != 2 {
+			t.Fatalf("lapsed: %s", describe(got.Info))
+		}
+		t.settle(of(m, scheduler.Ack, 1), scheduler.SettleLost, message.StateWaiting)
+		t.pull(m, 2)
+	}},
+	{name: "a settle of the leader's is refused under a lower term", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		t.must("begin", t.tl.Begin(t.Context(), 0, 5))
+		_, _, err := t.pullers().Settle(t.Context(), 0, 4, []scheduler.Settle{of(m, scheduler.Nack, 1)}, t.now)
+		t.stale("settle", err)
+		t.wantState(m.UID, message.StateInFlight)
+		t.settle(of(m, scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
+	}},
+	{name: "past its time to live a message is not handed out, and expires", check: func(t *trial) {
+		dead := t.one(Message(1, ForPull(), On(work), TTL(time.Second)))
+		good := t.one(Message(2, ForPull(), On(work)))
+		t.pass(time.Second)
+		l := t.lease(t.poll(work, 10, 1))
+		if len(l.Messages) != 1 || l.Messages[0].UID != good.UID || l.Aside != 1 {
+			t.Fatalf("got %v, %d aside", held(l), l.Aside)
+		}
+		t.wantState(dead.UID, message.StateWaiting)
+		over := t.leases(scheduler.LeaseQuery{Over: true}).Leases
+		if len(over) != 1 || over[0].Message.UID != dead.UID || over[0].Nonce != 0 {
+			t.Fatalf("over: %+v", over)
+		}
+		t.settle(of(dead, scheduler.Expire, 0), scheduler.SettleDone, message.StateExpired)
+		if got := t.get(dead.UID); got.Kind != message.KindPlain || got.EndedAt != t.now {
+			t.Fatalf("expired: %s", describe(got))
+		}
+		if page := t.leases(scheduler.LeaseQuery{Over: true}); len(page.Leases) != 0 {
+			t.Fatalf("over: %+v", page)
+		}
+	}},
+	{name: "a leased message expires when its lease comes back, and not before", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work), TTL(time.Second)))
+		t.pull(m, 1)
+		t.pass(2 * time.Second)
+		t.settle(of(m, scheduler.Expire, 0), scheduler.SettleLost, message.StateInFlight)
+		back := of(m, scheduler.Nack, 1)
+		back.Number = t.now
+		t.settle(back, scheduler.SettleDone, message.StateExpired)
+		if got := t.get(m.UID); got.Kind != message.KindTried {
+			t.Fatalf("expired: %s", describe(got))
+		}
+	}},
+	{name: "a retry does not lengthen the time to live", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work), TTL(time.Minute)))
+		t.pull(m, 1)
+		back := of(m, scheduler.Nack, 1)
+		back.Number = t.now.Add(50 * time.Second)
+		t.settle(back, scheduler.SettleDone, message.StateWaiting)
+		t.pass(time.Minute)
+		t.wantNothing(work, 2)
+		t.settle(of(m, scheduler.Expire, 0), scheduler.SettleDone, message.StateExpired)
+	}},
+	{name: "an undone call gives back what it holds, and takes nothing later", check: func(t *trial) {
+		a, b := t.one(Message(1, ForPull(), On(work))), t.one(Message(2, ForPull(), On(work)))
+		t.lease(t.poll(work, 10, 1))
+		t.settle(of(a, scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
+		for range 2 {
+			if r := t.settleOnce(scheduler.Settle{Verb: scheduler.Undo, UID: b.UID, Nonce: 1}); r.Code != scheduler.SettleDone {
+				t.Fatalf("undo: %+v", r)
+			}
+		}
+		t.wantState(b.UID, message.StateWaiting)
+		if r := t.settleOnce(scheduler.Settle{Verb: scheduler.Undo, UID: b.UID, Nonce: 2}); r.Code != scheduler.SettleDone {
+			t.Fatalf("undo of what never was: %+v", r)
+		}
+		for _, nonce := range []scheduler.Nonce{1, 2} {
+			if l := t.wantNothing(work, nonce); !l.Known {
+				t.Fatalf("%d is not known", nonce)
+			}
+		}
+		t.pull(b, 3)
+	}},
+	{name: "a pause that the caller does not know stops a lease", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		since := t.pause(scheduler.Pause{Pattern: "other", At: Start})
+		r := t.poll(work, 10, 1)
+		for _, b := range []message.Bucket{0, 1} {
+			r.Bucket = b
+			if l := t.pullers().Lease(t.Context(), []scheduler.LeaseRequest{r})[0]; !errors.Is(l.Err,
+				scheduler.ErrPausesChanged) {
+				t.Fatalf("bucket %d: %+v", b, l)
+			}
+		}
+		if _, changed, err := t.tl.Pauses(t.Context()); err != nil || changed != since {
+			t.Fatalf("the pauses changed at %d, want %d: %v", changed, since, err)
+		}
+		r.Bucket, r.Pauses = 0, since
+		if l := t.lease(r); len(l.Messages) != 1 || l.Messages[0].UID != m.UID {
+			t.Fatalf("got %v", held(l))
+		}
+	}},
+	{name: "a waiting message for pull can be canceled and changed, a leased one cannot", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work), DueIn(time.Hour), TTL(time.Minute)))
+		r := t.amend(moved(m, 1, Start), scheduler.AmendDone)
+		if !slices.Equal(r.Earlier, []scheduler.Earlier{{Topic: work, Due: Start}}) {
+			t.Fatalf("earlier: %+v", r.Earlier)
+		}
+		t.pass(time.Second)
+		t.pull(m, 1) // its time to live counts from the new due time
+		t.amend(moved(m, 2, Start), scheduler.AmendInFlight)
+		t.canceled(m.UID, scheduler.CancelInFlight)
+		t.settle(of(m, scheduler.Release, 1), scheduler.SettleDone, message.StateWaiting)
+		t.canceled(m.UID, scheduler.CancelDone)
+		t.wantNothing(work, 2)
+	}},
+	{name: "a push that meets a leased message is the next one under the name", check: func(t *trial) {
+		for i, c := range []struct {
+			mode  message.Merge
+			first message.State // after it came back
+			later message.State
+		}{{message.MergeKeep, message.StateWaiting, message.StateCanceled},
+			{message.MergeReplace, message.StateCanceled, message.StateWaiting}} {
+			name := fmt.Sprintf("a%d", i)
+			m := t.one(Message(10*i+1, ForPull(), On(work), Named(name)))
+			nonce := scheduler.Nonce(i + 1)
+			r := t.poll(work, 1, nonce)
+			r.Bucket = t.bucketOf(m)
+			if l := t.lease(r); len(l.Messages) != 1 || l.Messages[0].UID != m.UID {
+				t.Fatalf("got %v", held(l))
+			}
+			later := t.one(Message(10*i+2, ForPull(), On(work), Named(name), Merging(c.mode)))
+			back := of(m, scheduler.Nack, nonce)
+			back.Number = t.now.Add(time.Hour)
+			t.settle(back, scheduler.SettleDone, c.first)
+			t.wantState(later.UID, c.later)
+		}
+	}},
+	{name: "a push that replaces may move a message between NATS and pull", check: func(t *trial) {
+		m := t.one(Message(1, Named("a"), On(work)))
+		by := Message(2, Named("a"), On(work), ForPull(), Merging(message.MergeReplace), DueIn(time.Millisecond))
+		t.wantAdded([]*message.Message{by}, m, scheduler.AddMerged)
+		t.wantHead(t.bucketOf(m), scheduler.Head{})
+		t.pass(time.Millisecond)
+		t.wantPulled(work, 0, 1)
+		by = Message(3, Named("a"), On(work), Merging(message.MergeReplace), DueIn(time.Millisecond))
+		t.wantAdded([]*message.Message{by}, m, scheduler.AddMerged)
+		t.wantPulled(work, 0, 0)
+		t.wantHead(t.bucketOf(m), scheduler.Head{Due: by.Due, Waiting: 1})
+	}},
+	{name: "an earlier message hastens its topic, a later one does not", check: func(t *trial) {
+		for i, step := range []struct {
+			due  time.Duration
+			want []scheduler.Earlier
+		}{{time.Hour, []scheduler.Earlier{{Topic: work, Due: Start.Add(time.Hour)}}},
+			{2 * time.Hour, nil}, {time.Minute, []scheduler.Earlier{{Topic: work, Due: Start.Add(time.Minute)}}}} {
+			m := Message(i+1, ForPull(), On(work), DueIn(step.due), Priority(uint8(i)))
+			_, earlier, err := t.tl.Add(t.Context(), 0, []*message.Message{m}, t.now)
+			t.must("add", err)
+			if !slices.Equal(earlier, step.want) {
+				t.Fatalf("step %d: %+v, want %+v", i, earlier, step.want)
+			}
+		}
+		m := t.one(Message(9, ForPull(), On("back")))
+		t.pull(m, 1)
+		_, made, err := t.pullers().Settle(t.Context(), 0, 0, []scheduler.Settle{of(m, scheduler.Release, 1)}, t.now)
+		t.must("settle", err)
+		if !slices.Equal(made.Earlier, []scheduler.Earlier{{Topic: "back", Due: Start}}) {
+			t.Fatalf("a release hastens %+v", made.Earlier)
+		}
+	}},
+	{name: "messages for pull are counted, listed and walked", check: func(t *trial) {
+		due, far := t.one(Message(1, ForPull(), On(work))), t.one(Message(2, ForPull(), On(work), DueIn(time.Hour)))
+		nats := t.one(Message(3, On(work), DueIn(time.Minute)))
+		t.wantUIDsOf("waiting", t.waiting(), nats, due, far)
+		count, err := t.tl.Count(t.Context(), work)
+		t.must("count", err)
+		if count.Waiting != 3 || count.InFlight != 0 {
+			t.Fatalf("count: %+v", count)
+		}
+		totals, err := t.tl.Totals(t.Context(), t.now)
+		t.must("totals", err)
+		if w := totals[0].Waiting[message.HoldPull]; w != (scheduler.Waiting{Count: 2, Overdue: 1, Oldest: due.Due}) ||
+			totals[0].Waiting[message.HoldNone].Count != 1 {
+			t.Fatalf("totals: %+v", totals[0])
+		}
+		t.pull(due, 1)
+		t.wantUIDsOf("waiting", t.waiting(), nats, far)
+		if totals, err = t.tl.Totals(t.Context(), t.now); err != nil || totals[0].Leased != 1 || totals[0].InFlight != 1 {
+			t.Fatalf("totals: %+v, %v", totals[0], err)
+		}
+		if count, err = t.tl.Count(t.Context(), work); err != nil || count.Waiting != 2 || count.InFlight != 1 {
+			t.Fatalf("count: %+v, %v", count, err)
+		}
+		if claims, err := t.tl.Claims(t.Context(), 0, "", 10); err != nil || !slices.Equal(claims,
+			[]message.UID{due.UID}) {
+			t.Fatalf("claims: %v, %v", claims, err)
+		}
+	}},
+	{name: "the leases of a topic are listed by their end", check: func(t *trial) {
+		var want []message.UID
+		for i := range 5 {
+			m := t.one(Message(i+1, ForPull(), On(work)))
+			r := t.poll(work, 1, scheduler.Nonce(i+1))
+			r.Length = time.Duration(10-i) * time.Minute
+			t.lease(r)
+			want = append([]message.UID{m.UID}, want...)
+		}
+		t.pull(t.one(Message(9, ForPull(), On("other"))), 9)
+		var got []message.UID
+		for q := (scheduler.LeaseQuery{Topic: work, Limit: 2}); ; {
+			page := t.leases(q)
+			for _, l := range page.Leases {
+				got = append(got, l.Message.UID)
+			}
+			if q.After = page.Next; q.After == "" {
+				break
+			}
+		}
+		if !slices.Equal(got, want) {
+			t.Fatalf("got %v\nwant %v", got, want)
+		}
+	}},
+}
+
+// waiting browses bucket 0.
+func (t *trial) waiting() (uids []message.UID) {
+	t.Helper()
+	for q := (scheduler.Browse{Limit: 2}); ; {
+		page, err := t.tl.Browse(t.Context(), 0, q)
+		t.must("browse", err)
+		for _, m := range page.Messages {
+			uids = append(uids, m.UID)
+		}
+		if q.After = page.Next; q.After == "" {
+			return uids
+		}
+	}
+}
+
+func (t *trial) wantUIDsOf(what string, got []message.UID, want ...*message.Message) {
+	t.Helper()
+	if !slices.Equal(got, uids(want)) {
+		t.Fatalf("%s: %v\nwant %v", what, got, uids(want))
+	}
+}
+
+// ExercisePull tests the promises of a timeline from which consumers pull.
+func ExercisePull(t *testing.T, open Open) { exercise(t, open, pullPromises) }
