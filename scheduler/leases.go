@@ -33,8 +33,8 @@ type Settlement struct {
 // waits for the journal, Settle waits too, after the message has ended or returned: an acknowledgement ends the message
 // even while the journal is away. An error that Is ErrOutcomeUnknown is then the answer, and a repeat waits again.
 //
-// A nack asks for a retry by the schedule of the message: the n-th by its n-th delay, and after the last one the message
-// is dead. A delay of the consumer's replaces the next one, not the end.
+// A nack asks for a retry by the schedule of the message: the n-th by its n-th delay, and after the last one the
+// message is dead. A delay of the consumer's replaces the next one, not the end.
 func (s *Scheduler) Settle(ctx context.Context, orders []Settlement) ([]Settled, []error) {
 	results, errs := make([]Settled, len(orders)), make([]error, len(orders))
 	if err := s.pullable(); err != nil {

@@ -53,18 +53,32 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	for range passTries {
+	var all []PulledMessage
+	for changed := 0; p.Max > 0 && p.Bytes > 0; {
 		paused, known, err := s.paused(ctx, p.Topic)
-		if err != nil || paused {
+		var found []PulledMessage
+		aside := 0
+		if err == nil && !paused {
+			found, aside, err = s.take(ctx, &p, known, len(all) == 0)
+		}
+		if errors.Is(err, ErrPausesChanged) && changed < passTries {
+			changed++
+			s.pauses.forget()
+			continue
+		}
+		if err != nil && len(all) == 0 {
 			return nil, err
 		}
-		found, err := s.take(ctx, &p, known)
-		if !errors.Is(err, ErrPausesChanged) {
-			return found, err
+		all = append(all, found...)
+		if aside == 0 { // else what expired stood before others
+			break
 		}
-		s.pauses.forget()
+		p.Max -= len(found)
+		for i := range found {
+			p.Bytes -= weigh(found[i].Message)
+		}
 	}
-	return nil, nil
+	return all, nil
 }
 
 // pullable returns why nothing can be pulled here.
@@ -78,12 +92,14 @@ func (s *Scheduler) pullable() error {
 	return nil
 }
 
-// take leases what a poll wants. First it looks what is ready in each bucket, so that the order holds over all of them.
-func (s *Scheduler) take(ctx context.Context, p *Poll, pauses message.Milli) ([]PulledMessage, error) {
+// take leases what a poll wants, and returns how many messages past their time to live it set aside. First it looks
+// what is ready in each bucket, so that the order holds over all of them.
+func (s *Scheduler) take(ctx context.Context, p *Poll, pauses message.Milli,
+	first bool) (found []PulledMessage, aside int, err error) {
 	now := s.cfg.Clock.Milli()
 	shares, err := s.shares(ctx, p, now)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	length := cmp.Or(p.Lease, DefaultLease)
 	if t := s.cfg.Topics.Of(p.Topic); t != nil && t.Lease > 0 && p.Lease == 0 {
@@ -96,14 +112,15 @@ func (s *Scheduler) take(ctx context.Context, p *Poll, pauses message.Milli) ([]
 	)
 	for _, share := range shares {
 		requests = append(requests, LeaseRequest{Bucket: share.bucket, Topic: p.Topic, Limit: share.count,
-			Bytes: p.Bytes / len(shares), Over: share.first, Nonce: nonce, Keep: grantKeep, Now: now, From: from,
+			Bytes: p.Bytes / len(shares), Over: first && share.first, Nonce: nonce, Keep: grantKeep, Now: now, From: from,
 			Length: length, Fixed: p.Lease > 0, Consumer: p.Consumer, Pauses: pauses})
 	}
 	return s.lease(ctx, requests)
 }
 
 // lease sends the requests, and again those of unknown outcome, and returns the messages in the order of the topic.
-func (s *Scheduler) lease(ctx context.Context, requests []LeaseRequest) (found []PulledMessage, err error) {
+func (s *Scheduler) lease(ctx context.Context,
+	requests []LeaseRequest) (found []PulledMessage, aside int, err error) {
 	var away error
 	answered := false
 	for again := false; len(requests) > 0; again = true {
@@ -112,6 +129,7 @@ func (s *Scheduler) lease(ctx context.Context, requests []LeaseRequest) (found [
 			switch {
 			case l.Err == nil:
 				answered = true
+				aside += l.Aside
 				for _, m := range l.Messages {
 					found = append(found, PulledMessage{m, requests[i].Nonce})
 				}
@@ -130,13 +148,13 @@ func (s *Scheduler) lease(ctx context.Context, requests []LeaseRequest) (found [
 	})
 	switch {
 	case len(found) > 0: // what other buckets hold is left for the next poll
-		return found, nil
+		return found, aside, nil
 	case err != nil:
-		return nil, err
+		return nil, 0, err
 	case !answered && away != nil:
-		return nil, fmt.Errorf("pull: %w", away)
+		return nil, 0, fmt.Errorf("pull: %w", away)
 	}
-	return nil, nil
+	return nil, aside, nil
 }
 
 // share is what a poll takes from one bucket.

@@ -48,8 +48,8 @@ type Counting interface {
 
 // Pausing is the part of the timeline that keeps the pauses. Every instance changes them, and the leader reads them.
 type Pausing interface {
-	// Pauses lists the pauses by pattern, and returns the time of their last change. They belong to the certification of the first bucket: while that bucket is
-	// ErrUncertified, so are they.
+	// Pauses lists the pauses by pattern, and returns the time of their last change. They belong to the certification of
+	// the first bucket: while that bucket is ErrUncertified, so are they.
 	Pauses(ctx context.Context) ([]Pause, message.Milli, error)
 	// Pause holds back messages that are due on topics that match the pattern, until Resume. At most MaxPauses may be
 	// in effect at once; one more is ErrTooManyPauses. Every change of pauses has a time of its own, later than that of

@@ -24,7 +24,7 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 		ID: p.ID, Key: p.Key, Topic: p.Topic, Body: body,
 		Priority: p.Priority, TTL: p.TTL, Attempt: uint32(p.Attempt), // wire bounds it
 		Retry: message.Retry(p.Retry), Merge: merges[p.OnDuplicate], MaxWait: p.MaxWait,
-		HasAt: p.HasAt, Delay: p.Delay, ByRetry: p.ByRetry(),
+		HasAt: p.HasAt, Delay: p.Delay, ByRetry: p.ByRetry(), Deliver: delivers[p.Deliver], Lease: p.Lease,
 	}
 	if p.HasAt {
 		s.At = message.CeilMilli(p.At)
@@ -48,6 +48,8 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 
 var merges = map[string]message.Merge{wire.Keep: message.MergeKeep, wire.Replace: message.MergeReplace,
 	wire.Debounce: message.MergeDebounce}
+
+var delivers = map[string]scheduler.Deliver{wire.MQ: scheduler.DeliverMQ, wire.PullWord: scheduler.DeliverPull}
 
 func headers(list []wire.Header) []message.Header {
 	if len(list) == 0 {
@@ -119,6 +121,12 @@ func Info(i *message.Info) wire.Info {
 		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), ParkedWhy: i.ParkedWhy,
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 		Intake: intake(i.IntakeUnknown),
+	}
+	if i.Pull {
+		w.Deliver = wire.PullWord
+	}
+	if i.Held != nil {
+		w.Consumer, w.LeaseUntil = i.Held.Consumer, wire.FormatTime(int64(i.Held.Until))
 	}
 	if i.Bare {
 		w.Durable = wire.DurableRedis

@@ -76,6 +76,8 @@ var problems = []struct {
 	{scheduler.ErrMaybeDelivered, http.StatusConflict, WordMaybeDelivered},
 	{scheduler.ErrNotDead, http.StatusConflict, WordNotDead},
 	{scheduler.ErrTooManyPauses, http.StatusConflict, WordTooManyPauses},
+	{scheduler.ErrNoPull, http.StatusBadRequest, wire.WordUnsupported},
+	{scheduler.ErrDeliver, http.StatusBadRequest, wire.WordDeliver},
 	{scheduler.ErrBadCursor, http.StatusBadRequest, WordBadCursor},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},
 	{ErrNoLeader, http.StatusConflict, WordNoLeader},
@@ -101,8 +103,11 @@ func Problem(err error) wire.Problem {
 	var refused *wire.Error
 	if errors.As(err, &refused) {
 		status := http.StatusBadRequest
-		if refused.Word == wire.WordTooLarge {
+		switch refused.Word {
+		case wire.WordTooLarge:
 			status = http.StatusRequestEntityTooLarge
+		case wire.WordReceipt:
+			status = http.StatusNotFound
 		}
 		return wire.Problem{Status: status, Word: refused.Word, Detail: refused.Error()}
 	}

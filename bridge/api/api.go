@@ -27,6 +27,7 @@ type Service interface {
 	Resolve(ctx context.Context, ref scheduler.Ref) (message.Info, error)
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
 	Steering
+	Pulling
 }
 
 // Config configures a Server. Where a field says so, its zero value means a default.

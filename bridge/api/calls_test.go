@@ -4,11 +4,13 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
@@ -24,12 +26,18 @@ var overHTTPAlone = map[string]string{
 	"POST /v1/messages/reschedule": "api.reschedule_many",
 	"GET /metrics":                 "of one instance, for a scraper",
 	"/":                            "no route",
+	"POST /v1/topics/{topic}/pull": "who has NATS reads subjects, and rights by topic would be lost",
 	"GET /livez":                   "of one instance, for a probe",
 	"GET /readyz":                  "likewise",
 }
 
 func TestCalls_StandForEveryRouteOrAReason(t *testing.T) {
 	t.Parallel()
+	overHTTPAlone := maps.Clone(overHTTPAlone)
+	for _, verb := range wire.Verbs() {
+		overHTTPAlone["POST /v1/leases/"+verb] = "a receipt of a pull"
+		overHTTPAlone["POST /v1/leases/{receipt}/"+verb] = "likewise"
+	}
 	d := open(t)
 	has := api.CallPatterns()
 	for _, pattern := range d.Patterns() {

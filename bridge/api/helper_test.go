@@ -121,7 +121,30 @@ type service struct {
 	get    func(context.Context, scheduler.Ref) (message.Info, error)
 	cancel func(context.Context, scheduler.Ref) (scheduler.CancelResult, error)
 	*steering
+	pullers
 }
+
+// pullers answer consumers that pull as a test sets it.
+type pullers struct {
+	found   []scheduler.PulledMessage
+	settled scheduler.Settled
+	failure error
+}
+
+func (p pullers) Pull(context.Context, scheduler.Poll) ([]scheduler.PulledMessage, error) {
+	return p.found, p.failure
+}
+
+func (p pullers) Settle(_ context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
+	settled, errs := make([]scheduler.Settled, len(orders)), make([]error, len(orders))
+	for i := range orders {
+		settled[i], errs[i] = p.settled, p.failure
+	}
+	return settled, errs
+}
+
+// receiptA is a receipt of the message uidA on the topic a.
+var receiptA = wire.Receipt{UID: string(uidA), Nonce: 1, Topic: "a"}.String()
 
 func (s service) AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 	return s.accept(ctx, batch)

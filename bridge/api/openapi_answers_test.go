@@ -29,7 +29,10 @@ var (
 	pushFails = slices.Concat(notTaken,
 		[]error{scheduler.ErrDuplicateID, scheduler.ErrStaleUID, scheduler.ErrMaybeDelivered,
 			scheduler.ErrUnreadable, scheduler.ErrTooFar, scheduler.ErrBusy,
-			scheduler.ErrStopping, scheduler.ErrNoMachineID, scheduler.ErrClockBack, &scheduler.BucketError{Bucket: 1}})
+			scheduler.ErrStopping, scheduler.ErrNoPull, scheduler.ErrDeliver, scheduler.ErrNoMachineID,
+			scheduler.ErrClockBack, &scheduler.BucketError{Bucket: 1}})
+	pullFails = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrOutcomeUnknown, scheduler.ErrNoPull,
+		context.DeadlineExceeded, errElse}
 	pauseFails = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrOutcomeUnknown, errElse}
 
 	fails = map[string][]error{
@@ -64,9 +67,20 @@ var (
 		"GET /v1/cluster": {answer.ErrUnreachable, errElse},
 		"POST /v1/cluster/resign": {answer.ErrNoLeader, answer.ErrNotLeader, answer.ErrNoStandby,
 			answer.ErrUnreachable, context.DeadlineExceeded, errElse},
-		"GET /livez":   nil,
-		"GET /readyz":  nil,
-		"GET /metrics": nil,
+		"POST /v1/topics/{topic}/pull":      pullFails,
+		"POST /v1/leases/{receipt}/ack":     pullFails,
+		"POST /v1/leases/{receipt}/nack":    pullFails,
+		"POST /v1/leases/{receipt}/dead":    pullFails,
+		"POST /v1/leases/{receipt}/extend":  pullFails,
+		"POST /v1/leases/{receipt}/release": pullFails,
+		"POST /v1/leases/ack":               nil, // in the results
+		"POST /v1/leases/nack":              nil,
+		"POST /v1/leases/dead":              nil,
+		"POST /v1/leases/extend":            nil,
+		"POST /v1/leases/release":           nil,
+		"GET /livez":                        nil,
+		"GET /readyz":                       nil,
+		"GET /metrics":                      nil,
 	}
 )
 
@@ -74,7 +88,7 @@ var (
 func refusedPushes() (all []error) {
 	for _, word := range []string{wire.WordTopic, wire.WordDelay, wire.WordAt, wire.WordNoDelay, wire.WordDelayAndAt,
 		wire.WordID, wire.WordKey, wire.WordOnDuplicate, wire.WordDeliver, wire.WordPriority, wire.WordTTL,
-		wire.WordAttempt, wire.WordRetry, wire.WordMaxWait, wire.WordReason, wire.WordHeader, wire.WordBody,
+		wire.WordAttempt, wire.WordRetry, wire.WordMaxWait, wire.WordLease, wire.WordReason, wire.WordHeader, wire.WordBody,
 		wire.WordUnsupported, answer.WordTooFar, wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge} {
 		all = append(all, &wire.Error{Word: word, Field: "header", Detail: "is wrong"})
 	}
@@ -119,6 +133,26 @@ var badMore = [][3]string{
 	{"POST", "/v1/rejects/requeue", `{"sequence":1,"drop":1}`},
 	{"POST", "/v1/rejects/requeue", `{"sequence":1,"sequence":1}`},
 	{"POST", "/v1/rejects/requeue", `{"nonsense":1}`},
+	{"POST", "/v1/topics/a.*/pull", ""}, {"POST", "/v1/topics/a/pull", `{"max":0}`},
+	{"POST", "/v1/topics/a/pull", `{"max":1001}`}, {"POST", "/v1/topics/a/pull", `{"wait":"61s"}`},
+	{"POST", "/v1/topics/a/pull", `{"wait":"1s"}`}, {"POST", "/v1/topics/a/pull", `{"lease":"1ms"}`},
+	{"POST", "/v1/topics/a/pull", `{"consumer":"a\nb"}`}, {"POST", "/v1/topics/a/pull", `{"max_bytes":0}`},
+	{"POST", "/v1/topics/a/pull", `{"max":1,"max":1}`}, {"POST", "/v1/topics/a/pull", `[]`},
+	{"POST", "/v1/leases/" + receiptA + "/ack", `[]`}, {"POST", "/v1/leases/" + receiptA + "/release", `[]`},
+	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":"x"}`},
+	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":1,"delay":1}`},
+	{"POST", "/v1/leases/" + receiptA + "/dead", `{"reason":"a\nb"}`},
+	{"POST", "/v1/leases/" + receiptA + "/dead", `{"reason":"a","reason":"b"}`},
+	{"POST", "/v1/leases/" + receiptA + "/extend", ""},
+	{"POST", "/v1/leases/" + receiptA + "/extend", `{"lease":1000,"lease":1000}`},
+	{"POST", "/v1/leases/ack", `{}`}, {"POST", "/v1/leases/ack", `{"receipts":[],"receipts":[]}`},
+	{"POST", "/v1/leases/release", `{}`}, {"POST", "/v1/leases/release", `{"receipts":[],"receipts":[]}`},
+	{"POST", "/v1/leases/nack", `{"receipts":["a"],"delay":"x"}`}, {"POST", "/v1/leases/nack", `{"delay":1,"delay":1}`},
+	{"POST", "/v1/leases/nack", `{}`}, {"POST", "/v1/leases/dead", `{}`},
+	{"POST", "/v1/leases/dead", `{"receipts":["a"],"reason":"a\nb"}`},
+	{"POST", "/v1/leases/dead", `{"receipts":["a"],"receipts":["a"]}`},
+	{"POST", "/v1/leases/extend", `{"receipts":["a"]}`}, {"POST", "/v1/leases/extend", `{"lease":1000}`},
+	{"POST", "/v1/leases/extend", `{"lease":1000,"lease":1000}`},
 	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"reason":"a","reason":"b"}`},
 	{"POST", "/v1/cluster/resign", `{"reason":"a\nb"}`},
 	{"GET", "/v1/topics?limit=0", ""}, {"GET", "/v1/topics?cursor=x", ""}, {"POST", "/v1/topics/a/resume", `[]`},
@@ -237,6 +271,16 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 				}
 			}
 		})
+		lost := full()
+		lost.pullers.settled.Code = scheduler.SettleLost
+		for _, verb := range wire.Verbs() {
+			body := ""
+			if verb == wire.VerbExtend {
+				body = `{"lease":"1m"}`
+			}
+			d.ask(t, open(t, lost.config), asked(t, "POST", "/v1/leases/"+receiptA+"/"+verb, body), "")
+			d.ask(t, open(t, lost.config), asked(t, "POST", "/v1/leases/x/"+verb, body), "")
+		}
 		w := failing(nil)
 		w.steering.was = false
 		d.ask(t, open(t, w.config), asked(t, "POST", "/v1/topics/a/resume", ""), "")
@@ -279,6 +323,13 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			d.ask(t, door, asked(t, "POST", "/v1/messages", body), "")
 			d.ask(t, door, asked(t, "POST", "/v1/messages/batch", body), "")
 		}
+		for _, verb := range wire.Verbs() {
+			for _, body := range []string{`[]`, `{"nonsense":1}`} {
+				d.ask(t, door, asked(t, "POST", "/v1/leases/"+verb, body), "")
+				d.ask(t, door, asked(t, "POST", "/v1/leases/"+receiptA+"/"+verb, body), "")
+			}
+		}
+		d.ask(t, door, asked(t, "POST", "/v1/topics/a/pull", `{"nonsense":1}`), "")
 		for _, c := range badSteers {
 			d.ask(t, door, asked(t, c.method, c.target, c.body), "")
 		}

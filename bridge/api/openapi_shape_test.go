@@ -60,6 +60,8 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"RejectList":      wire.RejectList{},
 		"RequeuedReject":  wire.RequeuedReject{},
 		"Check":           wire.Check{},
+		"Settled":         wire.Settled{},
+		"SettledMany":     wire.SettledMany{},
 	} {
 		schema, known := doc.Components.Schemas[name]
 		if !known {
@@ -119,7 +121,7 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		where string
 		want  any
 	}{
-		{"schemas/State/enum", stateWords()}, {"schemas/Kind/enum", kinds},
+		{"schemas/State/enum", append(stateWords(), message.StateReady.String())}, {"schemas/Kind/enum", kinds},
 		{"schemas/DifferenceKind/enum", []string{record.MissingInStore, record.EndedInStore, record.MissingInJournal,
 			record.StoreOlder, record.StoreNewer}},
 		{"schemas/Instance/properties/role/enum", []string{wire.RoleLeader, wire.RoleStandby}},
@@ -127,7 +129,12 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 			[]string{journalOff, journalAsync, journalSync}},
 		{"schemas/Push/properties/on_duplicate/enum", []string{wire.Reject, wire.Keep, wire.Replace, wire.Debounce}},
 		{"schemas/Push/properties/on_duplicate/default", wire.Reject},
-		{"schemas/Push/properties/deliver/enum", []string{wire.MQ}},
+		{"schemas/Push/properties/deliver/enum", []string{wire.MQ, wire.PullWord}},
+		{"schemas/PullOrder/properties/max/maximum", wire.MaxPull},
+		{"schemas/PullOrder/properties/max_bytes/maximum", wire.MaxPullBytes},
+		{"schemas/PullOrder/properties/max_bytes/default", wire.PullBytes},
+		{"schemas/PullOrder/properties/consumer/maxLength", wire.MaxConsumer},
+		{"schemas/Receipts/properties/receipts/maxItems", wire.MaxPull},
 		{"schemas/Accepted/properties/durable/enum",
 			[]string{wire.DurableRedis, wire.DurableJournal, wire.DurableMemory}},
 		{"schemas/Requeued/properties/durable/enum",

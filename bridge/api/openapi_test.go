@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"crypto/sha256"
 	"fmt"
 	"go/ast"
 	"go/parser"
@@ -107,7 +108,8 @@ func TestOpenAPI_DescribesEveryRouteAndNoOther(t *testing.T) {
 // Each right alone, on every route: what x-right and security say is what the server asks for.
 func TestOpenAPI_TellsTheRightThatIsAskedFor(t *testing.T) {
 	t.Parallel()
-	tokens := []api.Token{token("read", nil, true, false), token("push", []string{">"}, false, false),
+	tokens := []api.Token{{Name: "pull", Hash: sha256.Sum256([]byte("pullpull")), Pull: []string{">"}},
+		token("read", nil, true, false), token("push", []string{">"}, false, false),
 		token("operate", nil, false, true), token("none", nil, false, false)}
 	d := open(t, keeping(full().journal), with(full().service()), rejecting(newRejects()), letting(tokens...),
 		func(c *api.Config) {
@@ -228,6 +230,11 @@ func TestOpenAPI_HasEveryWord(t *testing.T) {
 	}
 }
 
+// inPath fills in the names of a path.
+func inPath(path string) string {
+	return strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1", "{receipt}", receiptA).Replace(path)
+}
+
 // Every name that any request has is tried on every operation: taken where it is described, refused where it is not.
 func TestOpenAPI_HasTheFieldsOfTheRequests(t *testing.T) {
 	t.Parallel()
@@ -249,7 +256,7 @@ func TestOpenAPI_HasTheFieldsOfTheRequests(t *testing.T) {
 		fields := described.fields(op)
 		for name := range names {
 			method, path, _ := strings.Cut(pattern, " ")
-			a := call(t, d, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path),
+			a := call(t, d, method, inPath(path),
 				fmt.Sprintf(`{%q:{}}`, name))
 			refused := a.word() == "unknown_field"
 			if pattern == "POST /v1/cluster/resign" { // it does not distinguish one from a value of another type
@@ -261,7 +268,7 @@ func TestOpenAPI_HasTheFieldsOfTheRequests(t *testing.T) {
 			}
 		}
 	}
-	if bodies != 16 {
+	if bodies != 27 {
 		t.Errorf("%d operations have a body", bodies)
 	}
 	push, _ := at(described.doc, "components", "schemas", "Push", "properties").(map[string]any)
@@ -292,7 +299,7 @@ func TestOpenAPI_ExamplesOfRequestsAreTaken(t *testing.T) {
 			method, path, _ := strings.Cut(pattern, " ")
 			body := compact(t, example)
 			a := described.ask(t, d, asked(t, method,
-				strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path), body), body)
+				inPath(path), body), body)
 			if a.status >= 300 || strings.Contains(a.raw, `"error"`) {
 				t.Errorf("%s: %s: got %d %s", pattern, body, a.status, a.raw)
 			}
@@ -327,7 +334,7 @@ func TestOpenAPI_HasTheParametersOfTheQueries(t *testing.T) {
 			continue
 		}
 		for name := range all {
-			a := call(t, d, method, strings.NewReplacer("{id}", "a", "{topic}", "a", "{sequence}", "1").Replace(path)+
+			a := call(t, d, method, inPath(path)+
 				"?"+name+"=", "")
 			if (a.word() == "unknown_parameter") == names[pattern][name] {
 				t.Errorf("%s: the parameter %s is described: %v; got %d %s", pattern, name, names[pattern][name],

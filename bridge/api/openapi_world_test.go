@@ -17,6 +17,7 @@ import (
 // world is everything that a server asks, as one test wants it.
 type world struct {
 	steering *steering
+	pullers  pullers
 	journal  *journal
 	cluster  *cluster
 	rejects  *rejects
@@ -46,6 +47,12 @@ func full() *world {
 		accepted: scheduler.Accepted{ID: "a", UID: uidA, Due: later, State: message.StateWaiting, Version: 1},
 		info:     info,
 		canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
+		pullers: pullers{
+			found: []scheduler.PulledMessage{{LeasedMessage: scheduler.LeasedMessage{Message: &info.Message, Until: later},
+				Nonce: 1}},
+			settled: scheduler.Settled{Code: scheduler.SettleAgain, Until: later,
+				Info: message.Info{Message: info.Message, State: message.StateWaiting, Version: 4}},
+		},
 		steering: &steering{
 			amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, report: report,
 			dead: []message.Info{info}, next: "1:" + string(uidA),
@@ -104,6 +111,7 @@ func bare() *world {
 		accepted: scheduler.Accepted{ID: string(uidA), UID: uidA, Due: later, State: message.StateWaiting, Version: 1,
 			Duplicate: true},
 		info: info, canceled: scheduler.CancelResult{Code: scheduler.CancelDone, Info: info},
+		pullers:  pullers{settled: scheduler.Settled{Code: scheduler.SettleDone, Info: info}},
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, was: true},
 		journal:  &journal{records: []record.Record{{Info: info}}, lagErr: scheduler.ErrUnavailable},
 		cluster:  &cluster{}, rejects: newRejects(),
@@ -114,7 +122,7 @@ func bare() *world {
 // failing fails everywhere with this error.
 func failing(err error) *world {
 	w := full()
-	w.accepted.Err, w.getErr = err, err
+	w.accepted.Err, w.getErr, w.pullers.failure = err, err, err
 	w.steering.err, w.steering.one = err, func(scheduler.Ref) error { return err }
 	w.journal.err = err
 	w.journal.verify = func(context.Context, func(record.VerifyReport)) (record.VerifyReport, error) {
@@ -145,6 +153,7 @@ func (w *world) service() service {
 			return w.canceled, w.getErr
 		},
 		steering: w.steering,
+		pullers:  w.pullers,
 	}
 }
 

@@ -42,9 +42,12 @@ const (
 	rightRequeue
 	// rightOperate allows the operators' actions.
 	rightOperate
+	// rightPull requires the right to pull from some topic. The handler checks the topic, see mayPull.
+	rightPull
 )
 
-var rightWords = [...]string{"none", "read", "push", "push or operate", "read or push", "push or operate", "operate"}
+var rightWords = [...]string{"none", "read", "push", "push or operate", "read or push", "push or operate", "operate",
+	"pull"}
 
 func (r right) String() string { return rightWords[r] }
 
@@ -64,6 +67,8 @@ func (t *Token) has(r right) bool {
 		return len(t.Push) > 0 || t.Operate
 	case rightOperate:
 		return t.Operate
+	case rightPull:
+		return len(t.Pull) > 0
 	}
 	return r == rightNone
 }
@@ -71,6 +76,11 @@ func (t *Token) has(r right) bool {
 // pushes reports whether the token may push to a topic.
 func (t *Token) pushes(topic string) bool {
 	return slices.ContainsFunc(t.Push, func(pattern string) bool { return scheduler.Matches(pattern, topic) })
+}
+
+// pulls reports whether the token may pull from a topic.
+func (t *Token) pulls(topic string) bool {
+	return slices.ContainsFunc(t.Pull, func(pattern string) bool { return scheduler.Matches(pattern, topic) })
 }
 
 // everywhere reports whether the token may push to every topic.

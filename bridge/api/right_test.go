@@ -44,6 +44,7 @@ func letting(tokens ...api.Token) func(*api.Config) {
 // counting is a scheduler that counts what would change anything, and finds one message.
 type counting struct {
 	*steering
+	pullers
 	mu      sync.Mutex
 	found   map[scheduler.Ref]message.Info
 	changes []string
@@ -118,6 +119,7 @@ func info(uid message.UID, topic string, state message.State) message.Info {
 // newCounting finds "a" on orders.x and "b" on bills.
 func newCounting() *counting {
 	return &counting{
+		pullers: pullers{settled: scheduler.Settled{Code: scheduler.SettleDone}},
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone,
 			Info: info(uidA, "orders.x", message.StateWaiting)}, was: true},
 		found: map[scheduler.Ref]message.Info{
@@ -147,6 +149,17 @@ var askedOf = []struct {
 	{"POST", "/v1/messages", `{"topic":"bills","delay":"1h"}`, []string{"all"}},
 	{"POST", "/v1/messages", `{"topic":"mail.a.b","delay":"1h"}`, []string{"all"}},
 	{"POST", "/v1/messages/batch", `{"messages":[{"topic":"orders.x","delay":"1h"}]}`, []string{"shop", "all"}},
+	{"POST", "/v1/topics/a/pull", `{"max":2}`, []string{"puller"}},
+	{"POST", "/v1/leases/" + receiptA + "/ack", "", []string{"puller"}},
+	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":"1m"}`, []string{"puller"}},
+	{"POST", "/v1/leases/" + receiptA + "/dead", `{"reason":"x"}`, []string{"puller"}},
+	{"POST", "/v1/leases/" + receiptA + "/extend", `{"lease":"1m"}`, []string{"puller"}},
+	{"POST", "/v1/leases/" + receiptA + "/release", "", []string{"puller"}},
+	{"POST", "/v1/leases/ack", `{"receipts":["` + receiptA + `"]}`, []string{"puller"}},
+	{"POST", "/v1/leases/nack", `{"receipts":["` + receiptA + `"]}`, []string{"puller"}},
+	{"POST", "/v1/leases/dead", `{"receipts":["` + receiptA + `"]}`, []string{"puller"}},
+	{"POST", "/v1/leases/extend", `{"receipts":["` + receiptA + `"],"lease":"1m"}`, []string{"puller"}},
+	{"POST", "/v1/leases/release", `{"receipts":["` + receiptA + `"]}`, []string{"puller"}},
 	{"GET", "/v1/messages/a", "", []string{"shop", "watch", "ops", "all"}},
 	{"GET", "/v1/messages/" + string(uidA), "", []string{"shop", "watch", "ops", "all"}},
 	{"GET", "/v1/messages/b", "", []string{"watch", "ops", "all"}},

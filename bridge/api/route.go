@@ -49,6 +49,7 @@ func (s *Server) routes() {
 	closed("GET /v1/topics/{topic}", rightRead, s.topic)
 	closed("POST /v1/topics/{topic}/pause", rightOperate, s.pause)
 	closed("POST /v1/topics/{topic}/resume", rightOperate, s.resume)
+	s.pullRoutes(closed)
 	s.journalRoutes(closed)
 	s.rejectRoutes(closed)
 	s.documentRoutes()

@@ -31,7 +31,7 @@ func TestSteering_TellsTheStoryOfAMessage(t *testing.T) {
 		t.Errorf("got %s", a.raw)
 	}
 	if a := call(t, d, "GET", "/v1/topics", "").want(t, 200, ""); fmt.Sprint(
-		a.json["topics"]) != "[map[dead:0 in_flight:0 topic:orders.created waiting:1]]" {
+		a.json["topics"]) != "[map[dead:0 in_flight:0 leased:0 ready:0 topic:orders.created waiting:1]]" {
 		t.Errorf("got %s", a.raw)
 	}
 	if a := call(t, d, "POST", "/v1/messages/cancel", `{"key":"other"}`).want(t, 200, ""); a.json["matched"] != 0.0 {

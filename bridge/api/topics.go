@@ -10,7 +10,8 @@ import (
 )
 
 func counted(c *scheduler.TopicCount) wire.TopicCount {
-	return wire.TopicCount{Topic: c.Topic, Waiting: c.Waiting, InFlight: c.InFlight, Dead: c.Dead}
+	return wire.TopicCount{Topic: c.Topic, Waiting: c.Waiting, Ready: c.Ready, InFlight: c.InFlight, Leased: c.Leased,
+		Dead: c.Dead}
 }
 
 func paused(p *scheduler.Pause) wire.Pause {

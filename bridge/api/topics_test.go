@@ -22,8 +22,8 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 	}
 	s.counts = []scheduler.TopicCount{{Topic: "a", Waiting: 1, InFlight: 2}, {Topic: "b", Dead: 3}}
 	s.pauses = []scheduler.Pause{{Pattern: "orders.>", By: "10.0.0.1", At: later}}
-	want := `{"topics":[{"topic":"a","waiting":1,"in_flight":2,"dead":0},{"topic":"b","waiting":0,"in_flight":0,` +
-		`"dead":3}],` +
+	want := `{"topics":[{"topic":"a","waiting":1,"ready":0,"in_flight":2,"leased":0,"dead":0},` +
+		`{"topic":"b","waiting":0,"ready":0,"in_flight":0,"leased":0,"dead":3}],` +
 		`"paused":[{"pattern":"orders.>","by":"10.0.0.1","at":"2030-01-31T08:00:00.000Z"}]}` + "\n"
 	for _, target := range []string{"/v1/topics", "/v1/topics?limit=2"} {
 		if a := call(t, d, "GET", target, "").want(t, 200, ""); a.raw != want {
@@ -31,7 +31,7 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 		}
 	}
 	if a := call(t, d, "GET", "/v1/topics?limit=1", "").want(t, 200, ""); a.json["cursor"] == nil ||
-		fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 topic:a waiting:1]]" {
+		fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 leased:0 ready:0 topic:a waiting:1]]" {
 		t.Errorf("got %s", a.raw)
 	}
 }
@@ -114,21 +114,21 @@ func TestTopic_ShowsThePauseThatHoldsItBack(t *testing.T) {
 	get := func(topic string) string {
 		return call(t, d, "GET", "/v1/topics/"+topic, "").want(t, 200, "").raw
 	}
-	if got := get(
-		"orders.remind"); got != `{"topic":"orders.remind","waiting":7,"in_flight":0,"dead":0,"paused":null}`+"\n" {
+	none := `,"ready":0,"in_flight":0,"leased":0,"dead":0,"paused":`
+	if got := get("orders.remind"); got != `{"topic":"orders.remind","waiting":7`+none+"null}\n" {
 		t.Errorf("got %s", got)
 	}
 	s.pauses = []scheduler.Pause{{Pattern: "mail.>", By: "x", At: later}, {Pattern: "orders.*", By: "y", At: later},
 		{Pattern: "orders.remind", By: "z", At: later}}
-	if got := get("orders.remind"); got != `{"topic":"orders.remind","waiting":7,"in_flight":0,"dead":0,`+
-		`"paused":{"pattern":"orders.remind","by":"z","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
+	if got := get("orders.remind"); got != `{"topic":"orders.remind","waiting":7`+none+
+		`{"pattern":"orders.remind","by":"z","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
 		t.Errorf("got %s", got)
 	}
-	if got := get("orders.cancel"); got != `{"topic":"orders.cancel","waiting":0,"in_flight":0,"dead":0,`+
-		`"paused":{"pattern":"orders.*","by":"y","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
+	if got := get("orders.cancel"); got != `{"topic":"orders.cancel","waiting":0`+none+
+		`{"pattern":"orders.*","by":"y","at":"2030-01-31T08:00:00.000Z"}}`+"\n" {
 		t.Errorf("got %s", got)
 	}
-	if got := get("orders"); got != `{"topic":"orders","waiting":0,"in_flight":0,"dead":0,"paused":null}`+"\n" {
+	if got := get("orders"); got != `{"topic":"orders","waiting":0`+none+"null}\n" {
 		t.Errorf("got %s", got)
 	}
 	get("a%2Fb") // a slash may stand in a topic

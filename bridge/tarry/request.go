@@ -192,6 +192,7 @@ type pushRequest struct {
 	UID         string              `json:"uid,omitempty"`
 	OnDuplicate string              `json:"on_duplicate,omitempty"`
 	Deliver     string              `json:"deliver,omitempty"`
+	Lease       string              `json:"lease,omitempty"`
 	Priority    uint8               `json:"priority,omitempty"`
 	TTL         string              `json:"ttl,omitempty"`
 	Attempt     int                 `json:"attempt,omitempty"`
@@ -212,6 +213,9 @@ func newPushRequest(out *outgoing) pushRequest {
 	}
 	if p.TTL > 0 {
 		r.TTL = strconv.FormatInt(p.TTL.Milliseconds(), 10)
+	}
+	if p.Lease > 0 {
+		r.Lease = strconv.FormatInt(p.Lease.Milliseconds(), 10)
 	}
 	if p.MaxWait > 0 {
 		r.MaxWait = strconv.FormatInt(p.MaxWait.Milliseconds(), 10)

@@ -145,7 +145,7 @@ func tagged(h nats.Header) bool {
 // a meaning: they are for the consumer that sends the message back.
 func wantsDue(name string) bool {
 	for _, tag := range [...]string{HeaderID, HeaderPriority, HeaderTTL, HeaderOnDuplicate, HeaderMaxWait,
-		wire.HeaderDeliver} {
+		wire.HeaderDeliver, wire.HeaderLease} {
 		if len(name) == len(tag) && strings.EqualFold(name, tag) {
 			return true
 		}

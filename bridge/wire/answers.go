@@ -205,7 +205,9 @@ type Topics struct {
 type TopicCount struct {
 	Topic    string `json:"topic"`
 	Waiting  int    `json:"waiting"`
+	Ready    int    `json:"ready"`
 	InFlight int    `json:"in_flight"`
+	Leased   int    `json:"leased"`
 	Dead     int    `json:"dead"`
 	// ParkedWhy says why due messages wait, if they do.
 	ParkedWhy string `json:"parked_why,omitempty"`

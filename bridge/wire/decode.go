@@ -97,6 +97,9 @@ func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	set(HeaderUID, p.UID)
 	set(HeaderOnDuplicate, p.OnDuplicate)
 	set(HeaderDeliver, p.Deliver)
+	if p.Lease > 0 {
+		set(HeaderLease, strconv.FormatInt(int64(p.Lease/time.Millisecond), 10))
+	}
 	if p.Priority > 0 {
 		set(HeaderPriority, strconv.Itoa(int(p.Priority)))
 	}
@@ -155,6 +158,8 @@ func underHeader(err error) error {
 			e.Field = HeaderOnDuplicate
 		case WordMaxWait:
 			e.Field, e.Detail = HeaderMaxWait, "goes with Tarry-On-Duplicate: debounce alone"
+		case WordLease:
+			e.Field, e.Detail = HeaderLease, "goes with Tarry-Deliver: pull alone"
 		}
 	}
 	return err

@@ -16,6 +16,7 @@ const (
 	WordKey         = "invalid_key"
 	WordOnDuplicate = "invalid_on_duplicate"
 	WordDeliver     = "invalid_deliver"
+	WordLease       = "invalid_lease"
 	WordPriority    = "invalid_priority"
 	WordTTL         = "invalid_ttl"
 	WordAttempt     = "invalid_attempt"

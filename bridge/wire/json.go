@@ -28,7 +28,7 @@ type PushItem struct {
 //
 //	{"topic":"orders.created", "delay":"20m" | 1200000, "at":"2030-01-31T08:00:00Z" | 1896076800000,
 //	 "body":"text" | "body_base64":"..." | "body_json":any value, "headers":{"name":"value" | ["value", ...]},
-//	 "id", "key", "on_duplicate", "deliver", "reason": "text", "priority", "attempt": 1, "ttl",
+//	 "id", "key", "on_duplicate", "deliver", "lease", "reason": "text", "priority", "attempt": 1, "ttl",
 //	 "max_wait":"1h" | 3600000, "retry":"0,2m,10m*5~20%" | [0, "2m", 600000]}
 //
 // The topic and exactly one of delay and at are required; all other fields are optional. With an attempt of 2 or more,

@@ -138,7 +138,10 @@ type Info struct {
 	Kind       string              `json:"kind,omitempty"`
 	Other      string              `json:"other,omitempty"`
 	Reason     string              `json:"reason,omitempty"`
-	By         string              `json:"by,omitempty"` // who made the last change; in lists
+	By         string              `json:"by,omitempty"`      // who made the last change; in lists
+	Deliver    string              `json:"deliver,omitempty"` // PullWord, or empty for NATS
+	Consumer   string              `json:"consumer,omitempty"`
+	LeaseUntil string              `json:"lease_until,omitempty"`
 	Intake     string              `json:"intake,omitempty"`
 	Durable    string              `json:"durable,omitempty"` // DurableRedis if the journal could not record it
 	Headers    map[string][]string `json:"headers,omitempty"`

@@ -9,7 +9,8 @@ import (
 // jsonFields are the fields of a push, by their position in fields.seen.
 var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, fieldJSON, FieldHeaders, FieldDelay, FieldAt,
 	FieldID, FieldKey,
-	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason, FieldUID}
+	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason, FieldUID,
+	FieldLease}
 
 // The two other forms of a body.
 const (
@@ -53,7 +54,7 @@ func (f *fields) push(name []byte, item *PushItem) {
 		item.Push.Headers = f.headers()
 	case FieldRetry:
 		f.retry(&item.Push)
-	case FieldDelay, FieldAt, FieldTTL, FieldMaxWait:
+	case FieldDelay, FieldAt, FieldTTL, FieldMaxWait, FieldLease:
 		f.set(&item.Push, f.span)
 	case FieldPriority, FieldAttempt:
 		f.set(&item.Push, f.number)
@@ -128,6 +129,9 @@ func (p *Push) Options() string {
 	}
 	if p.Deliver != "" {
 		b = append(append(b, " deliver="...), p.Deliver...)
+	}
+	if p.Lease > 0 {
+		b = strconv.AppendInt(append(b, " lease="...), int64(p.Lease/time.Millisecond), 10)
 	}
 	if p.MaxWait > 0 {
 		b = strconv.AppendInt(append(b, " max_wait="...), int64(p.MaxWait/time.Millisecond), 10)

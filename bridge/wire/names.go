@@ -4,16 +4,18 @@ import "time"
 
 // The limits on what a producer may ask for. Each is named in the error that refuses the excess.
 const (
-	MaxSubject  = 255                   // bytes of a topic, the intake prefix not counted
-	MaxPrefix   = 64                    // bytes of the intake prefix
-	MaxID       = 128                   // bytes of a client id
-	MaxKey      = 128                   // bytes of a key
-	MaxHeaders  = 32 << 10              // bytes of all user headers as sent on the wire
-	MaxAttempt  = 65535                 // the highest number for a consumer's retry
-	MaxPriority = 255                   // the highest leaves first
-	MaxDelay    = 3653 * 24 * time.Hour // ten years, leap days included; also the longest TTL and max_wait
-	maxTimeText = 64                    // bytes of a delay, a time or a TTL as text
-	maxUIDText  = 64                    // the longest uid; reserves room in a delivered message
+	MaxSubject  = 255                    // bytes of a topic, the intake prefix not counted
+	MaxPrefix   = 64                     // bytes of the intake prefix
+	MaxID       = 128                    // bytes of a client id
+	MaxKey      = 128                    // bytes of a key
+	MaxHeaders  = 32 << 10               // bytes of all user headers as sent on the wire
+	MaxAttempt  = 65535                  // the highest number for a consumer's retry
+	MaxPriority = 255                    // the highest leaves first
+	MaxDelay    = 3653 * 24 * time.Hour  // ten years, leap days included; also the longest TTL and max_wait
+	LeastLease  = 100 * time.Millisecond // how long a consumer may hold a message, at least
+	MostLease   = 12 * time.Hour         // and at most
+	maxTimeText = 64                     // bytes of a delay, a time or a TTL as text
+	maxUIDText  = 64                     // the longest uid; reserves room in a delivered message
 
 	// SecondsBelow is the number below which an integer time is taken for seconds and refused: as milliseconds it would
 	// lie before March 1973, as seconds it reaches the year 5138.
@@ -32,6 +34,7 @@ const (
 	HeaderTTL         = "Tarry-TTL"
 	HeaderRetry       = "Tarry-Retry"
 	HeaderDeliver     = "Tarry-Deliver"
+	HeaderLease       = "Tarry-Lease"
 	HeaderAttempt     = "Tarry-Attempt"
 	// HeaderUID names a push that may have been stored, so that it can be repeated. It also stands on the answer of
 	// HTTP that leaves the outcome unknown. A push that the intake stored needs none.
@@ -70,6 +73,7 @@ const (
 	FieldTTL         = "ttl"
 	FieldRetry       = "retry"
 	FieldDeliver     = "deliver"
+	FieldLease       = "lease"
 	FieldAttempt     = "attempt"
 	FieldUID         = "uid"
 	FieldReason      = "reason"
@@ -89,6 +93,7 @@ var options = [...]struct{ field, header string }{
 	{FieldKey, HeaderKey},
 	{FieldOnDuplicate, HeaderOnDuplicate},
 	{FieldDeliver, HeaderDeliver},
+	{FieldLease, HeaderLease},
 	{FieldPriority, HeaderPriority},
 	{FieldTTL, HeaderTTL},
 	{FieldAttempt, HeaderAttempt},

@@ -9,13 +9,14 @@ import (
 	"unicode/utf8"
 )
 
-// The values of on_duplicate, and the one value of deliver that this version supports.
+// The values of on_duplicate and of deliver.
 const (
 	Reject   = "reject"
 	Keep     = "keep"
 	Replace  = "replace"
 	Debounce = "debounce"
 	MQ       = "mq"
+	PullWord = "pull"
 )
 
 // Push is a producer's request as it was sent. Decode returns only checked pushes; a push built field by field with Set
@@ -32,7 +33,8 @@ type Push struct {
 	Key         string
 	OnDuplicate string        // empty if not sent, which means "reject"
 	MaxWait     time.Duration // of a debounce; 0: no bound
-	Deliver     string        // "mq" if sent; empty: the topic's setting
+	Deliver     string        // "mq" or "pull" if sent; empty: the topic's setting
+	Lease       time.Duration // how long a consumer may hold it; 0: the topic's setting
 	Priority    uint8
 	TTL         time.Duration // 0: no limit
 	UID         string        // of an earlier try of this push whose outcome is unknown; else empty
@@ -65,6 +67,8 @@ func (p *Push) Set(field, value string) (err error) {
 	case FieldDeliver:
 		err = CheckDeliver(value)
 		p.Deliver = value
+	case FieldLease:
+		p.Lease, err = ParseLease(value)
 	case FieldPriority:
 		p.Priority, err = ParsePriority(value)
 	case FieldTTL:
@@ -115,6 +119,8 @@ func (p *Push) Check(prefix string) error {
 		return &Error{Word: WordID, Field: FieldUID, Detail: "differs from the id, which is a uid too"}
 	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
 		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `goes with on_duplicate "debounce" alone`}
+	case p.Lease > 0 && p.Deliver == MQ:
+		return &Error{Word: WordLease, Field: FieldLease, Detail: `goes with deliver "pull" alone`}
 	case p.Reason != "" && p.Attempt < 2:
 		return &Error{Word: WordReason, Field: FieldReason, Detail: "goes with an attempt of 2 or more alone"}
 	}
@@ -168,15 +174,12 @@ func CheckOnDuplicate(s string) error {
 		Detail: quote(s) + ` is unknown; want "reject", "keep", "replace" or "debounce"`}
 }
 
-// CheckDeliver accepts "mq". "pull" is a known value that is refused until it is supported.
+// CheckDeliver accepts the ways to deliver.
 func CheckDeliver(s string) error {
-	switch s {
-	case MQ:
+	if s == MQ || s == PullWord {
 		return nil
-	case "pull":
-		return &Error{Word: WordUnsupported, Field: FieldDeliver, Detail: `"pull" is not supported yet; only "mq" is`}
 	}
-	return &Error{Word: WordDeliver, Field: FieldDeliver, Detail: quote(s) + ` is unknown; want "mq"`}
+	return &Error{Word: WordDeliver, Field: FieldDeliver, Detail: quote(s) + ` is unknown; want "mq" or "pull"`}
 }
 
 // ParsePriority reads 0 to 255; of the messages due in the same millisecond the one with the higher priority leaves

@@ -31,6 +31,7 @@ type vector struct {
 		Deliver     string
 		Priority    uint8
 		TTLMS       int64 `json:"ttl_ms"`
+		LeaseMS     int64 `json:"lease_ms"`
 		Attempt     int
 		MaxWaitMS   int64 `json:"max_wait_ms"`
 		Retry       string
@@ -73,6 +74,7 @@ func (v vector) want() wire.Push {
 		Topic: v.Push.Topic, Delay: time.Duration(v.Push.DelayMS) * time.Millisecond, DelayText: v.Push.Delay,
 		ID: v.Push.ID, Key: v.Push.Key, OnDuplicate: v.Push.OnDuplicate, Deliver: v.Push.Deliver,
 		Priority: v.Push.Priority, TTL: time.Duration(v.Push.TTLMS) * time.Millisecond, Attempt: v.Push.Attempt,
+		Lease:   time.Duration(v.Push.LeaseMS) * time.Millisecond,
 		MaxWait: time.Duration(v.Push.MaxWaitMS) * time.Millisecond, Reason: v.Push.Reason,
 	}
 	if v.Push.AtMS != nil {

@@ -104,7 +104,8 @@ func TestPush_SetNamesTheJSONField(t *testing.T) {
 	for _, c := range []struct{ field, value, word string }{
 		{"delay", "soon", wire.WordDelay}, {"at", "1700000000", wire.WordAt}, {"id", "", wire.WordID},
 		{"key", "\n", wire.WordKey},
-		{"on_duplicate", "Keep", wire.WordOnDuplicate}, {"deliver", "pull", wire.WordUnsupported},
+		{"on_duplicate", "Keep", wire.WordOnDuplicate}, {"deliver", "push", wire.WordDeliver},
+		{"lease", "99ms", wire.WordLease},
 		{"priority", "256", wire.WordPriority},
 		{"ttl", "0", wire.WordTTL}, {"attempt", "0", wire.WordAttempt}, {"retry", "1m;2m", wire.WordRetry},
 		{"max_wait", "-1m", wire.WordMaxWait},

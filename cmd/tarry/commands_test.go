@@ -26,6 +26,14 @@ import (
 // scripted answers by the id it is asked for, or pushed under.
 type scripted struct{}
 
+func (scripted) Pull(context.Context, scheduler.Poll) ([]scheduler.PulledMessage, error) {
+	return nil, nil
+}
+
+func (scripted) Settle(_ context.Context, all []scheduler.Settlement) ([]scheduler.Settled, []error) {
+	return make([]scheduler.Settled, len(all)), make([]error, len(all))
+}
+
 const (
 	someUID = message.UID("t-0123456789abcdef")
 	someDue = message.Milli(1_896_076_800_000)

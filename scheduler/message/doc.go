@@ -23,8 +23,8 @@
 //
 // A message with Pull is never claimed by a leader: consumers lease it, on any instance. It is in_flight while it is
 // leased. A lease ends by an acknowledgement (delivered) or by the consumer's word that the message is dead; it comes
-// back by a refusal, by a release, or because its time is over, which only the leader decides. A waiting message that is
-// due is shown as ready: the clock alone makes it so.
+// back by a refusal, by a release, or because its time is over, which only the leader decides. A waiting message that
+// is due is shown as ready: the clock alone makes it so.
 //
 // # Uncertain
 //

@@ -15,8 +15,8 @@ import (
 
 // brief are the columns of a record without headers and body; whole are all of them.
 const (
-	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, pull, lease, content, due, state, uncertain, refusals, " +
-		"changed, ended, " +
+	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, pull, lease, content, due, state, " +
+		"uncertain, refusals, changed, ended, " +
 		"COALESCE(kind, 0), COALESCE(other, ''), COALESCE(who, ''), reason, version"
 	whole = brief + ", headers, body"
 )

@@ -198,7 +198,8 @@ func (s *SQL) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Fo
 	if q.Topic != "" {
 		index, w = "messages_topic", s.andText(w, "topic", q.Topic)
 	}
-	w = w.and("state = ? AND pull IN (0, 1)", int64(message.StateWaiting)).and("due >= ?", int64(q.From)).and("due < ?", int64(q.Until))
+	w = w.and("state = ? AND pull IN (0, 1)", int64(message.StateWaiting)).and("due >= ?", int64(q.From)).
+		and("due < ?", int64(q.Until))
 	topic := "''"
 	if q.Pattern != "" {
 		var exact bool

@@ -54,7 +54,9 @@ func (p toPull) upTo(now message.Milli, limit int) (n int) {
 // stretch returns the order of a topic and a priority.
 func (b *bucket) stretch(topic string, priority uint8) *order {
 	all := b.pulls[topic]
-	at, found := slices.BinarySearchFunc(all, priority, func(s *stretch, p uint8) int { return cmp.Compare(p, s.priority) })
+	at, found := slices.BinarySearchFunc(all, priority, func(s *stretch, p uint8) int {
+		return cmp.Compare(p, s.priority)
+	})
 	if !found {
 		all = slices.Insert(all, at, &stretch{priority: priority})
 		b.pulls[topic] = all

@@ -39,8 +39,8 @@ func newBacklog(a *App) *backlog {
 			"Messages that wait and are due, by what holds them: none, parked, paused, rate or pull, which is "+
 				"that no consumer has pulled them yet.", "held"),
 		oldest: desc("overdue_seconds",
-			"For how long the oldest waiting message has been due, by what holds it (none, parked, paused, rate, pull, or a clock "+
-				"that disagrees), however often it was tried "+
+			"For how long the oldest waiting message has been due, by what holds it (none, parked, paused, rate, pull, or a "+
+				"clock that disagrees), however often it was tried "+
 				"meanwhile. A message that NATS permanently refused and that will be retried counts from its next try "+
 				"(none).", "held"),
 		intake: desc("intake_backlog", "Pushes by tag that are stored in the intake stream and not accepted yet."),

@@ -51,6 +51,7 @@ func useTopics(t *scheduler.Topics, cfg config.Serve) error {
 		}
 		list[i] = &scheduler.Topic{
 			Pattern: c.Pattern, Retry: schedule, TTL: c.TTL, Rate: c.Rate, CatchUp: c.CatchUpRate,
+			Pull: c.Deliver == wire.PullWord, Lease: c.Lease,
 			Dead: c.Dead, Expired: c.Expired, Drop: c.Core == "drop", Partitions: c.Partitions,
 		}
 	}

@@ -10,7 +10,8 @@ import (
 // Topic is an item of topics: the settings of the topics that match its pattern. If several match, the first applies.
 type Topic struct {
 	Pattern     string        `koanf:"pattern"`
-	Deliver     string        `koanf:"deliver"` // mq
+	Deliver     string        `koanf:"deliver"` // mq or pull
+	Lease       time.Duration `koanf:"lease"`   // 0: 30 s
 	Retry       string        `koanf:"retry"`   // as wire.ParseRetry reads it; empty: the setting retry
 	TTL         time.Duration `koanf:"ttl"`     // 0: for ever
 	Core        string        `koanf:"core"`    // hold or drop
@@ -41,8 +42,12 @@ func topicList() sequence {
 		required: []string{"pattern"},
 		rows: []setting{
 			{name: "pattern", limit: pattern(), help: "the topics that this section is for"},
-			{name: "deliver", fallback: "mq", limit: delivery(),
-				help: "where due messages go: mq is NATS"},
+			{name: "deliver", fallback: "mq", limit: choice{"mq", "pull"},
+				help: "where due messages go if a push does not say it: mq is NATS, and pull leaves them to consumers " +
+					"that fetch them over HTTP (with store: memory alone, yet)"},
+			{name: "lease", computed: "30s", limit: span(wire.LeastLease, wire.MostLease),
+				help: "how long a consumer may hold a message that it has pulled, if neither the pull nor the push " +
+					"says it"},
 			{name: "retry", computed: "the setting retry", limit: schedule(),
 				help: "when a message without its own schedule is delivered again, after a consumer sent it back or " +
 					"NATS permanently refused it; after the last delay it is dead"},
@@ -63,21 +68,8 @@ func topicList() sequence {
 	}
 }
 
-// delivery accepts only mq for now.
-func delivery() text {
-	return text{"word", "mq", func(s string) string {
-		switch s {
-		case "mq":
-			return ""
-		case "pull":
-			return "is not supported yet: it comes with pull consumers"
-		}
-		return "is not one of the choices"
-	}}
-}
-
 // checkTopics checks the rules that span the list.
-func (l *loader) checkTopics(all []Topic, prefix string) {
+func (l *loader) checkTopics(all []Topic, prefix string, memory bool) {
 	const name = "topics"
 	if !l.good(name, "nats.prefix") {
 		return
@@ -98,6 +90,12 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 				break
 			}
 		}
+		if field, value := t.forNATS(); t.Deliver == wire.PullWord && field != "" {
+			refuse(field, value, "goes with deliver: mq alone")
+		}
+		if t.Deliver == wire.PullWord && !memory {
+			refuse("deliver", t.Deliver, "is not supported yet with store: redis; it is with store: memory")
+		}
 		for _, c := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
 			switch err := wire.CheckNotOwn(c.subject, prefix); {
 			case c.subject == "":
@@ -108,6 +106,25 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 			}
 		}
 	}
+}
+
+// forNATS returns a setting, with its value, that only concerns what NATS carries.
+func (t *Topic) forNATS() (field, value string) {
+	switch {
+	case t.Core == "drop":
+		return "core", t.Core
+	case t.Dead != "":
+		return "dead", t.Dead
+	case t.Expired != "":
+		return "expired", t.Expired
+	case t.Rate > 0:
+		return "rate", fmt.Sprint(t.Rate)
+	case t.CatchUpRate > 0:
+		return "catch_up_rate", fmt.Sprint(t.CatchUpRate)
+	case t.Partitions > 0:
+		return "partitions", fmt.Sprint(t.Partitions)
+	}
+	return "", ""
 }
 
 // loops reports whether a copy of a message of topic i on this subject may lead to another copy for topic i. It assumes

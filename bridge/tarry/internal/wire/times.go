@@ -48,6 +48,18 @@ func ParseMaxWait(s string) (time.Duration, error) {
 	return d, nil
 }
 
+// ParseLease reads how long a consumer may hold a message.
+func ParseLease(s string) (time.Duration, error) {
+	d, problem := span(s)
+	if problem == "" && (d < LeastLease || d > MostLease) {
+		problem = fmt.Sprintf("%s is out of bounds, which are %s and %s", quote(s), LeastLease, "12h")
+	}
+	if problem != "" {
+		return 0, &Error{Word: WordLease, Field: FieldLease, Detail: problem}
+	}
+	return d, nil
+}
+
 // ParseAt reads the moment at which a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the
 // millisecond. The past is allowed and means now. A number that looks like seconds is refused, since it would mean
 // 1970. So is every other time before 1973-03-03T09:46:40Z, which most often is a variable that was never set. Times

@@ -1,0 +1,153 @@
+package api
+
+import (
+	"context"
+	"net/http"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Pulling is the part of the scheduler that serves consumers that pull.
+type Pulling interface {
+	// Pull leases ready messages.
+	Pull(ctx context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error)
+	// Settle settles leases, each with an outcome or an error.
+	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
+}
+
+func (s *Server) pullRoutes(closed func(pattern string, needs right, h handler)) {
+	closed("POST /v1/topics/{topic}/pull", rightPull, s.pull)
+	for _, verb := range wire.Verbs() {
+		closed("POST /v1/leases/{receipt}/"+verb, rightPull,
+			func(w http.ResponseWriter, r *http.Request) error { return s.settle(w, r, verb) })
+		closed("POST /v1/leases/"+verb, rightPull,
+			func(w http.ResponseWriter, r *http.Request) error { return s.settleMany(w, r, verb) })
+	}
+}
+
+// mayPull refuses a topic that the caller may not pull from.
+func mayPull(r *http.Request, topic string) error {
+	if t := visitOf(r).token; t != nil && !t.pulls(topic) {
+		return lacks("pull", " on this topic")
+	}
+	return nil
+}
+
+// pull leases ready messages of a topic. What it leased for a client that has gone meanwhile it gives back.
+func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
+	topic := r.PathValue("topic")
+	if err := wire.CheckOneTopic(topic); err != nil {
+		return err
+	}
+	asked, err := order(s, w, r, wire.DecodePull)
+	if err == nil {
+		err = mayPull(r, topic)
+	}
+	if err != nil {
+		return err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	found, err := s.cfg.Service.Pull(ctx, scheduler.Poll{Topic: topic, Max: asked.Max, Bytes: asked.MaxBytes,
+		Lease: asked.Lease, Consumer: asked.Consumer})
+	if err != nil {
+		return err
+	}
+	if r.Context().Err() != nil {
+		back := make([]scheduler.Settlement, len(found))
+		for i := range found {
+			back[i] = scheduler.Settlement{Verb: scheduler.Release,
+				Receipt: scheduler.Receipt{UID: found[i].UID, Nonce: found[i].Nonce, Topic: topic}}
+		}
+		s.cfg.Service.Settle(context.WithoutCancel(r.Context()), back)
+		return r.Context().Err()
+	}
+	now := message.CeilMilli(s.cfg.Now())
+	messages := make([]wire.Pulled, len(found))
+	for i := range found {
+		messages[i] = answer.Pulled(&found[i], now)
+	}
+	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendPulled(b, messages) })
+	return nil
+}
+
+// settle settles the lease of one receipt.
+func (s *Server) settle(w http.ResponseWriter, r *http.Request, verb string) error {
+	asked, err := order(s, w, r, func(body []byte) (wire.Settlement, error) {
+		return wire.DecodeSettlement(body, verb, false)
+	})
+	if err != nil {
+		return err
+	}
+	asked.Receipts = []string{r.PathValue("receipt")}
+	done, err := s.settled(r, verb, &asked)
+	if err != nil {
+		return err
+	}
+	if refused, ok := done[0].(*problem); ok {
+		return refused
+	}
+	return s.respondValue(w, http.StatusOK, done[0])
+}
+
+// settleMany settles the leases of many receipts, each with an outcome of its own.
+func (s *Server) settleMany(w http.ResponseWriter, r *http.Request, verb string) error {
+	asked, err := order(s, w, r, func(body []byte) (wire.Settlement, error) {
+		return wire.DecodeSettlement(body, verb, true)
+	})
+	if err != nil {
+		return err
+	}
+	done, err := s.settled(r, verb, &asked)
+	if err != nil {
+		return err
+	}
+	a := wire.SettledMany{Results: done}
+	for i := range done {
+		if refused, ok := done[i].(*problem); ok {
+			a.Failed++
+			a.Results[i] = &refused.Problem
+		}
+	}
+	return s.respondValue(w, http.StatusOK, a)
+}
+
+// settled settles leases, and returns a wire.Settled or a problem for each receipt.
+func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) ([]any, error) {
+	var (
+		done   = make([]any, len(asked.Receipts))
+		orders []scheduler.Settlement
+		places []int // of orders among the receipts
+	)
+	for i, text := range asked.Receipts {
+		receipt, err := wire.ParseReceipt(text)
+		if err == nil {
+			err = mayPull(r, receipt.Topic)
+		}
+		if err != nil {
+			done[i] = s.judged(r, err)
+			continue
+		}
+		orders, places = append(orders, answer.Settlement(verb, receipt, asked)), append(places, i)
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	if len(orders) == 0 {
+		return done, nil
+	}
+	results, errs := s.cfg.Service.Settle(ctx, orders)
+	for at, i := range places {
+		if errs[at] != nil {
+			done[i] = s.judged(r, errs[at])
+			continue
+		}
+		a, refused := answer.Settled(string(orders[at].UID), &results[at])
+		if done[i] = a; refused != nil {
+			done[i] = &problem{*refused}
+		}
+	}
+	return done, nil
+}

@@ -1,0 +1,255 @@
+package wire
+
+import (
+	"encoding/base64"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
+)
+
+// The fields of the requests of consumers that pull.
+const (
+	FieldMax      = "max"
+	FieldWait     = "wait"
+	FieldConsumer = "consumer"
+	FieldMaxBytes = "max_bytes"
+	FieldReceipt  = "receipt"
+	FieldReceipts = "receipts"
+)
+
+// The stable words of the refusals of these requests.
+const (
+	WordMax      = "invalid_max"
+	WordWait     = "invalid_wait"
+	WordConsumer = "invalid_consumer"
+	WordMaxBytes = "invalid_max_bytes"
+	WordReceipts = "invalid_receipts"
+	// WordReceipt answers a receipt that does not parse, with 404.
+	WordReceipt = "unknown_receipt"
+)
+
+// The limits of a pull.
+const (
+	MaxPull      = 1000 // messages of one pull, and receipts of one settlement
+	MaxConsumer  = 64   // bytes
+	MaxWait      = time.Minute
+	PullBytes    = 4 << 20 // max_bytes by default
+	MaxPullBytes = 64 << 20
+	// maxBury bounds the reason of a dead message, in bytes.
+	maxBury = 1000
+)
+
+// Pull is a consumer's request for ready messages.
+type Pull struct {
+	Max      int
+	Wait     time.Duration
+	Lease    time.Duration // 0: the message's, else the topic's, else 30 s
+	Consumer string        // for people
+	MaxBytes int
+}
+
+// DecodePull reads {"max":1, "lease":"30s", "consumer":"...", "max_bytes":4194304}; all fields are optional.
+func DecodePull(data []byte) (Pull, error) {
+	return decode(data, "a pull", (*Pull).fields, (*Pull).check)
+}
+
+func (p *Pull) fields() []field {
+	p.Max, p.MaxBytes = 1, PullBytes
+	return []field{
+		{FieldMax, func(f *fields) { p.Max = f.atLeastOne(MaxPull) }},
+		{FieldWait, func(f *fields) { p.Wait = parsed(f, f.span, parseWait) }},
+		{FieldLease, func(f *fields) { p.Lease = parsed(f, f.span, ParseLease) }},
+		{FieldConsumer, func(f *fields) { p.Consumer = f.checked(checkConsumer) }},
+		{FieldMaxBytes, func(f *fields) { p.MaxBytes = f.atLeastOne(MaxPullBytes) }},
+	}
+}
+
+func (p *Pull) check() error {
+	if p.Wait > 0 {
+		return &Error{Word: WordUnsupported, Field: FieldWait, Detail: "is not supported yet; a pull answers at once"}
+	}
+	return nil
+}
+
+func parseWait(s string) (time.Duration, error) {
+	d, problem := span(s)
+	if problem == "" && d > MaxWait {
+		problem = quote(s) + " is too long, the limit is 60s"
+	}
+	if problem != "" {
+		return 0, invalid(FieldWait, problem)
+	}
+	return d, nil
+}
+
+// atLeastOne reads a whole number from 1 to limit.
+func (f *fields) atLeastOne(limit int) int {
+	n := f.count(limit)
+	if n < 1 {
+		f.invalid(fmt.Sprintf("is not a whole number from 1 to %d", limit))
+	}
+	return n
+}
+
+func checkConsumer(s string) error {
+	problem := ""
+	switch {
+	case len(s) > MaxConsumer:
+		problem = fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxConsumer)
+	case !utf8.ValidString(s):
+		problem = quote(s) + " is not valid UTF-8"
+	case strings.IndexFunc(s, unicode.IsControl) >= 0:
+		problem = quote(s) + " contains a control character"
+	default:
+		return nil
+	}
+	return invalid(FieldConsumer, problem)
+}
+
+// The verbs that settle a lease, as the routes name them.
+const (
+	VerbAck     = "ack"
+	VerbNack    = "nack"
+	VerbDead    = "dead"
+	VerbExtend  = "extend"
+	VerbRelease = "release"
+)
+
+// Verbs returns the verbs that settle a lease.
+func Verbs() []string { return []string{VerbAck, VerbNack, VerbDead, VerbExtend, VerbRelease} }
+
+// Settlement is what a request says about leases beside its verb.
+type Settlement struct {
+	Receipts []string // of a request for many
+	Delay    time.Duration
+	HasDelay bool
+	Reason   string
+	Lease    time.Duration
+}
+
+// DecodeSettlement reads the body of a request with a verb: {"delay":"1m"} of a nack, {"reason":"..."} of dead and
+// {"lease":"1m"} of an extend, which needs it; and with many {"receipts":["...", ...]}.
+func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
+	all := func(s *Settlement) (list []field) {
+		switch verb {
+		case VerbNack:
+			list = []field{{FieldDelay, func(f *fields) { s.Delay, s.HasDelay = parsed(f, f.span, ParseDelay), true }}}
+		case VerbDead:
+			list = []field{{FieldReason, func(f *fields) { s.Reason = f.checked(checkBury) }}}
+		case VerbExtend:
+			list = []field{{FieldLease, func(f *fields) { s.Lease = parsed(f, f.span, ParseLease) }}}
+		}
+		if many {
+			list = append(list, field{FieldReceipts, func(f *fields) {
+				f.list(MaxPull, func() {
+					text, _ := f.string()
+					s.Receipts = append(s.Receipts, text)
+				})
+			}})
+		}
+		return list
+	}
+	return decode(data, verb, all, func(s *Settlement) error {
+		switch {
+		case verb == VerbExtend && s.Lease == 0:
+			return &Error{Word: WordLease, Field: FieldLease,
+				Detail: "is missing; it says how long to hold the message from now"}
+		case many && len(s.Receipts) == 0:
+			return invalid(FieldReceipts, fmt.Sprintf("are missing; want 1 to %d", MaxPull))
+		}
+		return nil
+	})
+}
+
+func checkBury(s string) error {
+	if len(s) > maxBury || !utf8.ValidString(s) || strings.IndexFunc(s, unicode.IsControl) >= 0 {
+		return &Error{Word: "invalid_reason", Field: FieldReason,
+			Detail: fmt.Sprintf("has %d bytes; want at most %d of UTF-8 without control characters", len(s), maxBury)}
+	}
+	return nil
+}
+
+// Pulled is a message as its consumer gets it.
+type Pulled struct {
+	ID         string // the producer's id, else the uid
+	Receipt    Receipt
+	Key        string
+	Headers    []Header // by name
+	Body       []byte
+	Priority   uint8
+	Due        int64 // unix milliseconds
+	Attempt    uint32
+	LeaseUntil int64
+	LeaseMS    int64 // from the answer on
+}
+
+// AppendPulled appends {"messages":[...]} to b. It avoids reflection because a pull has up to a thousand messages.
+func AppendPulled(b []byte, messages []Pulled) []byte {
+	b = append(b, `{"messages":[`...)
+	for i := range messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = appendPulled(b, &messages[i])
+	}
+	return append(b, `]}`...)
+}
+
+func appendPulled(b []byte, m *Pulled) []byte {
+	b = appendString(append(b, `{"id":`...), m.ID)
+	b = appendString(append(b, `,"uid":`...), m.Receipt.UID)
+	b = appendString(append(b, `,"topic":`...), m.Receipt.Topic)
+	if m.Key != "" {
+		b = appendString(append(b, `,"key":`...), m.Key)
+	}
+	if utf8.Valid(m.Body) {
+		b = appendString(append(b, `,"body":`...), string(m.Body))
+	} else {
+		b = base64.StdEncoding.AppendEncode(append(b, `,"body_base64":"`...), m.Body)
+		b = append(b, '"')
+	}
+	for i, h := range m.Headers {
+		switch {
+		case i == 0:
+			b = append(appendString(append(b, `,"headers":{`...), h.Name), ":["...)
+		case h.Name == m.Headers[i-1].Name:
+			b = append(b, ',')
+		default:
+			b = append(appendString(append(b, `],`...), h.Name), ":["...)
+		}
+		b = appendString(b, h.Value)
+	}
+	if len(m.Headers) > 0 {
+		b = append(b, "]}"...)
+	}
+	if m.Priority > 0 {
+		b = strconv.AppendUint(append(b, `,"priority":`...), uint64(m.Priority), 10)
+	}
+	b = appendTime(append(b, `,"due":"`...), m.Due)
+	b = strconv.AppendUint(append(b, `","attempt":`...), uint64(m.Attempt), 10)
+	b = appendReceipt(append(b, `,"receipt":"`...), &m.Receipt)
+	b = appendTime(append(b, `","lease_until":"`...), m.LeaseUntil)
+	b = strconv.AppendInt(append(b, `","lease_ms":`...), m.LeaseMS, 10)
+	return append(b, '}')
+}
+
+// Settled is the answer to the settlement of a lease: the message as it is now.
+type Settled struct {
+	UID     string `json:"uid"`
+	State   string `json:"state"`
+	Version uint64 `json:"version"`
+	// Duplicate: it had been settled so before.
+	Duplicate bool `json:"duplicate,omitempty"`
+	// Due is when a message that went back is ready again, and LeaseUntil the end of an extended lease.
+	Due        string `json:"due,omitempty"`
+	LeaseUntil string `json:"lease_until,omitempty"`
+}
+
+// SettledMany is the answer to the settlement of many leases: for each, in order, a Settled or a Problem.
+type SettledMany struct {
+	Failed  int   `json:"failed"`
+	Results []any `json:"results"`
+}

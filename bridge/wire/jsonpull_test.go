@@ -1,0 +1,84 @@
+package wire_test
+
+import (
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"testing"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+var someReceipt = wire.Receipt{UID: "t-0123456789abcdef", Nonce: 0xfedcba9876543210, Topic: "orders.remind"}
+
+func TestReceipt_IsReadOnlyAsItWasWritten(t *testing.T) {
+	t.Parallel()
+	text := someReceipt.String()
+	if got, err := wire.ParseReceipt(text); err != nil || got != someReceipt {
+		t.Fatalf("%s: %+v, %v", text, got, err)
+	}
+	for name, bad := range map[string]string{
+		"empty": "", "short": text[:32], "cut": text[:len(text)-1], "longer": text + "=", "upper": strings.ToUpper(text),
+		"no nonce":  text[:16] + strings.Repeat("0", 16) + text[32:],
+		"no hex":    text[:16] + strings.Repeat("g", 16) + text[32:],
+		"no uid":    "i" + text[1:],
+		"wildcards": wire.Receipt{UID: someReceipt.UID, Nonce: 1, Topic: "orders.*"}.String(),
+		"spread":    text[:40] + "\n" + text[40:],
+	} {
+		_, err := wire.ParseReceipt(bad)
+		if refused := new(wire.Error); !errors.As(err, &refused) || refused.Word != wire.WordReceipt {
+			t.Errorf("%s: %q: %v", name, bad, err)
+		}
+	}
+}
+
+func FuzzReceipt(f *testing.F) {
+	f.Add(someReceipt.String())
+	f.Add(strings.Repeat("0", 40))
+	f.Fuzz(func(t *testing.T, text string) {
+		if r, err := wire.ParseReceipt(text); err == nil && r.String() != text {
+			t.Fatalf("%q is read as %+v, which is %q", text, r, r.String())
+		}
+	})
+}
+
+func FuzzDecodePull(f *testing.F) {
+	f.Add([]byte(`{"max":10,"lease":"1m","consumer":"a","max_bytes":1,"wait":0}`), "extend", false)
+	f.Add([]byte(`{"receipts":["a"],"delay":"1m"}`), "nack", true)
+	f.Fuzz(func(t *testing.T, data []byte, verb string, many bool) {
+		if p, err := wire.DecodePull(data); err == nil && (p.Max < 1 || p.Max > wire.MaxPull || p.MaxBytes < 1 ||
+			p.Lease != 0 && (p.Lease < wire.LeastLease || p.Lease > wire.MostLease) || p.Wait != 0) {
+			t.Fatalf("%q is read as %+v", data, p)
+		}
+		if s, err := wire.DecodeSettlement(data, verb, many); err == nil && (len(s.Receipts) > wire.MaxPull ||
+			many != (len(s.Receipts) > 0) || s.Delay < 0) {
+			t.Fatalf("%q is read as %+v", data, s)
+		}
+	})
+}
+
+func TestAppendPulled_IsJSONWithEveryByte(t *testing.T) {
+	t.Parallel()
+	all := []wire.Pulled{
+		{ID: `a"b`, Receipt: someReceipt, Key: "k", Headers: []wire.Header{{Name: "A", Value: "1"},
+			{Name: "A", Value: "2"}, {Name: "B", Value: `"`}}, Body: []byte("text\n"), Priority: 7, Due: 1896076800001,
+			Attempt: 2, LeaseUntil: 1896076830001, LeaseMS: 30000},
+		{ID: someReceipt.UID, Receipt: someReceipt, Body: []byte{0xff, 0}, Due: 1, Attempt: 1, LeaseUntil: 2, LeaseMS: -1},
+		{ID: "empty", Receipt: someReceipt, Due: 1, Attempt: 1},
+	}
+	var got struct{ Messages []map[string]any }
+	if err := json.Unmarshal(wire.AppendPulled(nil, all), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := map[string]any{"id": `a"b`, "uid": someReceipt.UID, "topic": "orders.remind", "key": "k", "body": "text\n",
+		"headers":  map[string]any{"A": []any{"1", "2"}, "B": []any{`"`}},
+		"priority": 7.0, "due": "2030-01-31T08:00:00.001Z", "attempt": 2.0, "receipt": someReceipt.String(),
+		"lease_until": "2030-01-31T08:00:30.001Z", "lease_ms": 30000.0}
+	if len(got.Messages) != 3 || !reflect.DeepEqual(got.Messages[0], want) {
+		t.Fatalf("got %v\nwant %v", got.Messages[0], want)
+	}
+	if b := got.Messages[1]; b["body_base64"] != "/wA=" || b["body"] != nil || got.Messages[2]["body"] != "" {
+		t.Errorf("got %v", got.Messages[1:])
+	}
+}

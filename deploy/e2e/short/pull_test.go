@@ -1,0 +1,167 @@
+package short_test
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// A consumer without an MQ client pulls what is due, and answers by receipts. A kill in between loses nothing, and
+// brings nothing acknowledged back.
+func TestConsumersPullWhatIsDue(t *testing.T) {
+	t.Parallel()
+	data := t.TempDir()
+	d := site.StartDev(t, "pull", "--data", data)
+	d.Ready(t)
+	nc, err := nats.Connect("nats://" + d.Nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	left, err := nc.SubscribeSync("work.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	call := func(method, path string, body any, status int) map[string]any {
+		t.Helper()
+		a, err := d.Call(t.Context(), method, path, body)
+		if err != nil || a.Status != status {
+			t.Fatalf("%s %s: %d %s, %v", method, path, a.Status, a.Raw, err)
+		}
+		return answered(t, a.Raw)
+	}
+	type fields = map[string]any
+	push := func(id string, more fields) {
+		body := fields{"topic": "work.bill", "id": id, "body": id, "deliver": "pull", "delay": 0}
+		for name, value := range more {
+			body[name] = value
+		}
+		call(http.MethodPost, "/v1/messages", body, http.StatusCreated)
+	}
+	pull := func(more fields) (all []fields) {
+		t.Helper()
+		body := fields{"max": 10, "lease": "5m", "consumer": "test"}
+		for name, value := range more {
+			body[name] = value
+		}
+		list, _ := call(http.MethodPost, "/v1/topics/work.bill/pull", body, http.StatusOK)["messages"].([]any)
+		for _, m := range list {
+			all = append(all, m.(fields))
+		}
+		return all
+	}
+	one := func(id string, more fields) (receipt string, attempt float64) {
+		t.Helper()
+		lab.Eventually(t, site.Patience, func() error {
+			for _, m := range pull(more) {
+				if m["id"] != id || m["body"] != id {
+					t.Fatalf("got %v, want %s", m, id)
+				}
+				receipt, attempt = m["receipt"].(string), m["attempt"].(float64)
+				return nil
+			}
+			return errNotYet
+		})
+		return receipt, attempt
+	}
+	state := func(id string) any {
+		t.Helper()
+		return call(http.MethodGet, "/v1/messages/"+id, nil, http.StatusOK)["state"]
+	}
+
+	begun := time.Now()
+	push("early", fields{"delay": "700ms"})
+	if got := pull(nil); len(got) > 0 {
+		t.Fatalf("it came early: %v", got)
+	}
+	receipt, _ := one("early", nil)
+	if early := time.Until(begun.Add(700 * time.Millisecond)); early > 0 {
+		t.Errorf("it came %s early", early)
+	}
+	if got := state("early"); got != "in_flight" {
+		t.Errorf("it is %v", got)
+	}
+	call(http.MethodPost, "/v1/leases/"+receipt+"/extend", fields{"lease": "10m"}, http.StatusOK)
+	call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusOK)
+	if a := call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusOK); a["duplicate"] != true {
+		t.Errorf("again: %v", a)
+	}
+	call(http.MethodPost, "/v1/leases/"+receipt+"/nack", nil, http.StatusConflict)
+	forged := strings.Repeat("0", 16) + receipt[16:]
+	call(http.MethodPost, "/v1/leases/"+forged+"/ack", nil, http.StatusConflict)
+	call(http.MethodPost, "/v1/leases/x/ack", nil, http.StatusNotFound)
+
+	// A lapse and a nack are tries; a release is none. After its schedule the message is dead, and can be requeued.
+	push("tried", fields{"retry": "0,0"})
+	one("tried", fields{"lease": "100ms"})
+	receipt, attempt := one("tried", nil)
+	if attempt != 2 {
+		t.Errorf("after a lapse it is attempt %v", attempt)
+	}
+	call(http.MethodPost, "/v1/leases/"+receipt+"/release", nil, http.StatusOK)
+	receipt, attempt = one("tried", nil)
+	if attempt != 2 {
+		t.Errorf("after a release it is attempt %v", attempt)
+	}
+	call(http.MethodPost, "/v1/leases/"+receipt+"/nack", fields{"delay": "1ms"}, http.StatusOK)
+	receipt, attempt = one("tried", nil)
+	a := call(http.MethodPost, "/v1/leases/"+receipt+"/nack", nil, http.StatusOK)
+	if a["state"] != "dead" || attempt != 3 {
+		t.Errorf("after attempt %v: %v", attempt, a)
+	}
+	call(http.MethodPost, "/v1/dead/requeue", fields{"id": "tried"}, http.StatusOK)
+	receipt, _ = one("tried", nil)
+	call(http.MethodPost, "/v1/leases/dead", fields{"receipts": []string{receipt, "x"}, "reason": "no"}, http.StatusOK)
+	if got := state("tried"); got != "dead" {
+		t.Errorf("it is %v", got)
+	}
+
+	push("acked", nil)
+	receipt, _ = one("acked", nil)
+	call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusOK)
+	push("leased", nil)
+	one("leased", nil)
+	push("ready", nil)
+	count := call(http.MethodGet, "/v1/topics/work.bill", nil, http.StatusOK)
+	if count["ready"] != 1.0 || count["leased"] != 1.0 || count["in_flight"] != 1.0 || count["waiting"] != 0.0 {
+		t.Errorf("the topic has %v", count)
+	}
+	d.Kill()
+	d = site.StartDev(t, "pull2", "--data", data)
+	d.Ready(t)
+	back := map[string]bool{}
+	lab.Eventually(t, site.Patience, func() error {
+		for _, m := range pull(nil) {
+			back[m["id"].(string)] = true
+		}
+		if len(back) < 2 {
+			return errNotYet
+		}
+		return nil
+	})
+	if !back["leased"] || !back["ready"] || len(back) != 2 {
+		t.Errorf("after the kill came %v", back)
+	}
+	if m, err := left.NextMsg(10 * time.Millisecond); err == nil {
+		t.Errorf("%q left for NATS", m.Data)
+	}
+}
+
+var errNotYet = errors.New("nothing came yet")
+
+// answered reads an answer.
+func answered(t *testing.T, raw string) (fields map[string]any) {
+	t.Helper()
+	if err := json.Unmarshal([]byte(raw), &fields); err != nil {
+		t.Fatal(raw, err)
+	}
+	return fields
+}
