@@ -67,12 +67,12 @@ func (t *trial) pull(m *message.Message, nonce scheduler.Nonce) scheduler.Leased
 	return l.Messages[0]
 }
 
-// wantNothing checks that nothing is ready on a topic.
-func (t *trial) wantNothing(topic string, nonce scheduler.Nonce) scheduler.Leased {
+// wantNothing checks that nothing is ready on the topic work.
+func (t *trial) wantNothing(nonce scheduler.Nonce) scheduler.Leased {
 	t.Helper()
-	l := t.lease(t.poll(topic, 10, nonce))
+	l := t.lease(t.poll(work, 10, nonce))
 	if len(l.Messages) > 0 {
-		t.Fatalf("%s: got %v, want nothing", topic, held(l))
+		t.Fatalf("got %v, want nothing", held(l))
 	}
 	return l
 }
@@ -116,12 +116,13 @@ func (t *trial) leases(q scheduler.LeaseQuery) scheduler.LeasePage {
 	return page
 }
 
-func (t *trial) wantPulled(topic string, leased, due int) {
+// wantPulled compares what is leased and due on the topic work.
+func (t *trial) wantPulled(leased, due int) {
 	t.Helper()
-	got, err := t.pullers().Pulled(t.Context(), []string{"nothing.here", topic}, []message.Milli{t.now})
+	got, err := t.pullers().Pulled(t.Context(), []string{"nothing.here", work}, []message.Milli{t.now})
 	t.must("pulled", err)
 	if len(got) != 2 || got[1].Leased != leased || got[1].Due[0] != due || got[0].Leased+got[0].Due[0] > 0 {
-		t.Fatalf("pulled of %s: %+v, want %d leased and %d due", topic, got, leased, due)
+		t.Fatalf("pulled: %+v, want %d leased and %d due", got, leased, due)
 	}
 }
 
@@ -142,7 +143,7 @@ const work = "work"
 var pullPromises = []promise{
 	{name: "a message for pull is ready by the clock alone, and never claimed", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work), DueIn(time.Second)))
-		if next := t.wantNothing(work, 1).Next; next == 0 || next > m.Due {
+		if next := t.wantNothing(1).Next; next == 0 || next > m.Due {
 			t.Fatalf("the next is due at %d, want %d", next, m.Due)
 		}
 		if r := t.ready(work, 5); len(r.Ranks) != 0 || r.Next == 0 || r.Next > m.Due {
@@ -152,7 +153,7 @@ var pullPromises = []promise{
 		if r := t.ready(work, 5); !slices.Equal(r.Ranks, []int64{m.Rank()}) {
 			t.Fatalf("ready: %+v, want %d", r, m.Rank())
 		}
-		t.wantPulled(work, 0, 1)
+		t.wantPulled(0, 1)
 		t.wantHead(0, scheduler.Head{})
 		t.wantUIDs(t.claim(), nil)
 		got := t.pull(m, 2)
@@ -160,8 +161,8 @@ var pullPromises = []promise{
 			t.Fatalf("leased until %d with %q", got.Until, got.Body)
 		}
 		t.wantState(m.UID, message.StateInFlight)
-		t.wantPulled(work, 1, 0)
-		t.wantNothing(work, 3)
+		t.wantPulled(1, 0)
+		t.wantNothing(3)
 		if n := t.sweep(0, 100); n != 0 {
 			t.Fatalf("a sweep took %d leases", n)
 		}
@@ -223,8 +224,8 @@ var pullPromises = []promise{
 		}
 		t.settle(of(m, scheduler.Ack, 99), scheduler.SettleAgain, message.StateDelivered)
 		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleLost, message.StateDelivered)
-		t.wantNothing(work, 2)
-		t.wantPulled(work, 0, 0)
+		t.wantNothing(2)
+		t.wantPulled(0, 0)
 		last := t.log.of(m.UID)
 		if c := last[len(last)-1]; len(last) != 2 || c.Version != 2 || c.State != message.StateDelivered ||
 			c.Claimed != Start || c.Attempt != 1 || c.Reason != "by worker" {
@@ -253,7 +254,7 @@ var pullPromises = []promise{
 		if got.Info.Due != back.Number || got.Info.Version != 2 || got.Info.Mark.Refusals != 1 {
 			t.Fatalf("sent back: %s", describe(got.Info))
 		}
-		t.wantNothing(work, 2)
+		t.wantNothing(2)
 		t.pass(time.Minute)
 		again := t.pull(m, 3)
 		if again.Mark.Refusals != 1 || again.Due != back.Number {
@@ -306,7 +307,7 @@ var pullPromises = []promise{
 		if r.Code != scheduler.RequeueDone || !slices.Equal(r.Earlier, []scheduler.Earlier{{Topic: work, Due: Start}}) {
 			t.Fatalf("requeue: %+v", r)
 		}
-		t.wantPulled(work, 0, 1)
+		t.wantPulled(0, 1)
 	}},
 	{name: "an extended lease ends later, never earlier", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
@@ -403,7 +404,7 @@ var pullPromises = []promise{
 		back.Number = t.now.Add(50 * time.Second)
 		t.settle(back, scheduler.SettleDone, message.StateWaiting)
 		t.pass(time.Minute)
-		t.wantNothing(work, 2)
+		t.wantNothing(2)
 		t.settle(of(m, scheduler.Expire, 0), scheduler.SettleDone, message.StateExpired)
 	}},
 	{name: "an undone call gives back what it holds, and takes nothing later", check: func(t *trial) {
@@ -420,7 +421,7 @@ var pullPromises = []promise{
 			t.Fatalf("undo of what never was: %+v", r)
 		}
 		for _, nonce := range []scheduler.Nonce{1, 2} {
-			if l := t.wantNothing(work, nonce); !l.Known {
+			if l := t.wantNothing(nonce); !l.Known {
 				t.Fatalf("%d is not known", nonce)
 			}
 		}
@@ -457,7 +458,7 @@ var pullPromises = []promise{
 		t.canceled(m.UID, scheduler.CancelInFlight)
 		t.settle(of(m, scheduler.Release, 1), scheduler.SettleDone, message.StateWaiting)
 		t.canceled(m.UID, scheduler.CancelDone)
-		t.wantNothing(work, 2)
+		t.wantNothing(2)
 	}},
 	{name: "a push that meets a leased message is the next one under the name", check: func(t *trial) {
 		for i, c := range []struct {
@@ -487,10 +488,10 @@ var pullPromises = []promise{
 		t.wantAdded([]*message.Message{by}, m, scheduler.AddMerged)
 		t.wantHead(t.bucketOf(m), scheduler.Head{})
 		t.pass(time.Millisecond)
-		t.wantPulled(work, 0, 1)
+		t.wantPulled(0, 1)
 		by = Message(3, Named("a"), On(work), Merging(message.MergeReplace), DueIn(time.Millisecond))
 		t.wantAdded([]*message.Message{by}, m, scheduler.AddMerged)
-		t.wantPulled(work, 0, 0)
+		t.wantPulled(0, 0)
 		t.wantHead(t.bucketOf(m), scheduler.Head{Due: by.Due, Waiting: 1})
 	}},
 	{name: "an earlier message hastens its topic, a later one does not", check: func(t *trial) {

@@ -61,14 +61,16 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	one := func(id string, more fields) (receipt string, attempt float64) {
 		t.Helper()
 		lab.Eventually(t, site.Patience, func() error {
-			for _, m := range pull(more) {
-				if m["id"] != id || m["body"] != id {
-					t.Fatalf("got %v, want %s", m, id)
-				}
-				receipt, attempt = m["receipt"].(string), m["attempt"].(float64)
-				return nil
+			found := pull(more)
+			if len(found) == 0 {
+				return errNotYet
 			}
-			return errNotYet
+			m := found[0]
+			if m["id"] != id || m["body"] != id {
+				t.Fatalf("got %v, want %s", m, id)
+			}
+			receipt, attempt = m["receipt"].(string), m["attempt"].(float64)
+			return nil
 		})
 		return receipt, attempt
 	}
