@@ -33,8 +33,6 @@ type PulledMessage struct {
 const (
 	// DefaultLease applies if neither the poll, nor the message, nor its topic says how long a lease is.
 	DefaultLease = 30 * time.Second
-	// MaxPull is how many messages one poll takes at most.
-	MaxPull = 1000
 	// grantKeep is how long a call of Lease is known after its last lease is over. A call and its repeat take less.
 	grantKeep = 30 * time.Second
 	// pausesKeep is how long the pauses are believed that hold a topic back. Pauses that do not are believed until

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"strconv"
 	"time"
@@ -30,8 +29,8 @@ type Pulling interface {
 	Pulled(ctx context.Context, topics []string, until []message.Milli) ([]PullCount, error)
 }
 
-// ErrPausesChanged: the caller of Lease does not know the present pauses. Nothing was leased.
-var ErrPausesChanged = errors.New("the pauses have changed")
+// ErrPausesChanged: the caller of Lease does not know the present pauses. Nothing was leased. It is ErrUnavailable too.
+var ErrPausesChanged = fmt.Errorf("%w: the pauses have changed", ErrUnavailable)
 
 // Nonce names one call of Lease. Whoever knows it can end the leases of that call, so it must not be guessed.
 type Nonce uint64

@@ -23,9 +23,11 @@ type Ref struct {
 // State is the state of a message.
 type State string
 
-// The states of a message. It can be changed only while it waits. The last four are final.
+// The states of a message. It can be changed only while it waits; a waiting message that consumers may pull is ready.
+// The last four are final.
 const (
 	StateWaiting   State = "waiting"
+	StateReady     State = "ready"
 	StateInFlight  State = "in_flight"
 	StateDelivered State = "delivered"
 	StateCanceled  State = "canceled"

@@ -266,7 +266,7 @@ func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 		do(exitDone, "is due on", "push", topic, "--at", fmt.Sprint(someDue+message.Milli(i)), "--key", key, "--id",
 			fmt.Sprint("m", i))
 	}
-	do(exitDone, "orders.remind                             10         0          0\n", "topics")
+	do(exitDone, "orders.remind                             10         0          0          0\n", "topics")
 	do(exitDone, "waiting   10\n", "topics", "mail.out")
 	do(exitDone, "dry run, nothing was changed; ", "cancel", "--topic", "orders.>", "--dry-run")
 	do(exitDone, " 10 match: 10 rescheduled, 0 in flight", "reschedule", "--topic", "orders.>", "--shift", "1h")

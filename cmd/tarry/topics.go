@@ -82,12 +82,13 @@ func resumedText(_ clock, p *wire.Paused) string {
 
 // topicsPage shows the paused patterns below the last topic.
 func topicsPage(t clock, l *wire.Topics, first bool) page {
-	rows := [][]string{{"TOPIC", "WAITING", "IN FLIGHT", "DEAD"}}
+	rows := [][]string{{"TOPIC", "WAITING", "READY", "IN FLIGHT", "DEAD"}}
 	for _, t := range l.Topics {
-		rows = append(rows, []string{printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.InFlight),
+		rows = append(rows, []string{printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.Ready),
+			strconv.Itoa(t.InFlight),
 			strconv.Itoa(t.Dead), printable(t.ParkedWhy, "")})
 	}
-	p := page{text: columns{-40, -9, -9, -9}.lines(rows, first), cursor: l.Cursor}
+	p := page{text: columns{-40, -9, -9, -9, -9}.lines(rows, first), cursor: l.Cursor}
 	if len(l.Paused) > 0 {
 		paused := [][]string{{"PAUSED", "SINCE", "BY"}}
 		for _, pause := range l.Paused {
@@ -103,7 +104,9 @@ func topicText(clk clock, t *wire.TopicCounts) string {
 	line := func(name, value string) { fmt.Fprintf(&b, "%-9s %s\n", name, printable(value, "")) }
 	line("topic", t.Topic)
 	line("waiting", strconv.Itoa(t.Waiting))
+	line("ready", strconv.Itoa(t.Ready))
 	line("in flight", strconv.Itoa(t.InFlight))
+	line("leased", strconv.Itoa(t.Leased))
 	line("dead", strconv.Itoa(t.Dead))
 	if t.ParkedWhy != "" {
 		line("parked", t.ParkedWhy)

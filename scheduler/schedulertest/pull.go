@@ -434,7 +434,7 @@ var pullPromises = []promise{
 		for _, b := range []message.Bucket{0, 1} {
 			r.Bucket = b
 			if l := t.pullers().Lease(t.Context(), []scheduler.LeaseRequest{r})[0]; !errors.Is(l.Err,
-				scheduler.ErrPausesChanged) {
+				scheduler.ErrPausesChanged) || !errors.Is(l.Err, scheduler.ErrUnavailable) {
 				t.Fatalf("bucket %d: %+v", b, l)
 			}
 		}
