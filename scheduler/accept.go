@@ -145,8 +145,6 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 		return fmt.Errorf("%w: lease goes with deliver pull alone", ErrDeliver)
 	case !m.Pull:
 		return nil
-	case s.cfg.Pulling == nil:
-		return ErrNoPull
 	}
 	m.Lease = p.Lease
 	if topic == nil {

@@ -71,8 +71,6 @@ var (
 	ErrTooManyPauses = fmt.Errorf("too many pauses: the limit is %d", MaxPauses)
 	// ErrNotDead: only dead messages can be requeued or purged, and this one is not dead.
 	ErrNotDead = errors.New("not dead")
-	// ErrNoPull: the timeline does not hold messages for consumers that pull.
-	ErrNoPull = errors.New(`deliver "pull" is not supported yet with this store, only "mq" is`)
 	// ErrDeliver: the settings of the topic do not go with how the push wants to be delivered.
 	ErrDeliver = errors.New("deliver")
 	// ErrBadCursor: the cursor does not come from any page.

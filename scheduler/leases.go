@@ -37,7 +37,7 @@ type Settlement struct {
 // message is dead. A delay of the consumer's replaces the next one, not the end.
 func (s *Scheduler) Settle(ctx context.Context, orders []Settlement) ([]Settled, []error) {
 	results, errs := make([]Settled, len(orders)), make([]error, len(orders))
-	if err := s.pullable(); err != nil {
+	if err := s.cfg.Admit(); err != nil {
 		for i := range errs {
 			errs[i] = err
 		}
@@ -77,7 +77,7 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 	}
 	leases := map[message.UID]*LeaseInfo{}
 	if len(nacks) > 0 {
-		page, err := s.cfg.Pulling.Leases(ctx, bucket, LeaseQuery{UIDs: nacks, Limit: len(nacks)},
+		page, err := s.cfg.Timeline.Leases(ctx, bucket, LeaseQuery{UIDs: nacks, Limit: len(nacks)},
 			s.cfg.Clock.Milli())
 		if err != nil {
 			return nil, Looked("look up leases", err)
@@ -125,9 +125,9 @@ func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []S
 	var changes []Recorded
 	for len(items) > 0 {
 		now := s.cfg.Clock.Milli()
-		settled, made, err := s.cfg.Pulling.Settle(ctx, bucket, 0, items, now)
+		settled, made, err := s.cfg.Timeline.Settle(ctx, bucket, 0, items, now)
 		if errors.Is(err, ErrOutcomeUnknown) {
-			settled, made, err = s.cfg.Pulling.Settle(ctx, bucket, 0, items, now)
+			settled, made, err = s.cfg.Timeline.Settle(ctx, bucket, 0, items, now)
 			if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull) {
 				err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
 			}

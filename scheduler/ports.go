@@ -23,6 +23,7 @@ type Timeline interface {
 	Steering
 	Pausing
 	Counting
+	Pulling
 }
 
 // Acceptor is the part of the timeline that stores pushes. Every instance uses it.

@@ -46,7 +46,7 @@ const (
 // buckets. It returns none if nothing is ready or the topic is paused. A bucket that does not answer is left out; an
 // error means that none answered.
 func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
-	if err := s.pullable(); err != nil {
+	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
@@ -77,17 +77,6 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		}
 	}
 	return all, nil
-}
-
-// pullable returns why nothing can be pulled here.
-func (s *Scheduler) pullable() error {
-	if err := s.cfg.Admit(); err != nil {
-		return err
-	}
-	if s.cfg.Pulling == nil {
-		return ErrNoPull
-	}
-	return nil
 }
 
 // take leases what a poll wants, and returns how many messages past their time to live it set aside. First it looks
@@ -123,7 +112,7 @@ func (s *Scheduler) lease(ctx context.Context,
 	answered := false
 	for again := false; len(requests) > 0; again = true {
 		var unknown []LeaseRequest
-		for i, l := range s.cfg.Pulling.Lease(ctx, requests) {
+		for i, l := range s.cfg.Timeline.Lease(ctx, requests) {
 			switch {
 			case l.Err == nil:
 				answered = true
@@ -178,7 +167,7 @@ func (s *Scheduler) shares(ctx context.Context, p *Poll, now message.Milli) (sha
 	}
 	var places []place
 	answered := false
-	for b, f := range s.cfg.Pulling.Ready(ctx, wants, now) {
+	for b, f := range s.cfg.Timeline.Ready(ctx, wants, now) {
 		if f.Err != nil || len(f.Topics) == 0 {
 			err = cmp.Or(err, f.Err)
 			continue
@@ -253,14 +242,14 @@ func (s *Scheduler) paused(ctx context.Context, topic string) (paused bool, chan
 
 // countPulled adds what consumers pull to the counts of topics.
 func (s *Scheduler) countPulled(ctx context.Context, counts []TopicCount) error {
-	if s.cfg.Pulling == nil || len(counts) == 0 {
+	if len(counts) == 0 {
 		return nil
 	}
 	topics := make([]string, len(counts))
 	for i := range counts {
 		topics[i] = counts[i].Topic
 	}
-	pulled, err := s.cfg.Pulling.Pulled(ctx, topics, []message.Milli{s.cfg.Clock.Milli()})
+	pulled, err := s.cfg.Timeline.Pulled(ctx, topics, []message.Milli{s.cfg.Clock.Milli()})
 	if err != nil {
 		return err
 	}
@@ -275,11 +264,11 @@ func (s *Scheduler) countPulled(ctx context.Context, counts []TopicCount) error 
 // view shows a message that consumers pull as it is for them: ready, or leased by one of them.
 func (s *Scheduler) view(ctx context.Context, info *message.Info) error {
 	switch {
-	case !info.Pull || s.cfg.Pulling == nil:
+	case !info.Pull:
 	case info.State == message.StateWaiting && info.Due <= s.cfg.Clock.Milli():
 		info.State = message.StateReady
 	case info.State == message.StateInFlight:
-		page, err := s.cfg.Pulling.Leases(ctx, info.UID.Bucket(s.cfg.Timeline.Buckets()),
+		page, err := s.cfg.Timeline.Leases(ctx, info.UID.Bucket(s.cfg.Timeline.Buckets()),
 			LeaseQuery{UIDs: []message.UID{info.UID}, Limit: 1}, s.cfg.Clock.Milli())
 		if err != nil {
 			return Looked("look up a lease", err)

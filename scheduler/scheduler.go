@@ -16,10 +16,8 @@ import (
 // Config configures a Scheduler.
 type Config struct {
 	Timeline Timeline
-	// Pulling is Timeline's part for consumers that pull; nil if it has none.
-	Pulling Pulling
-	IDs     *IDs
-	Clock   *Clock
+	IDs      *IDs
+	Clock    *Clock
 
 	// MaxDelay is how far ahead a message may be due.
 	MaxDelay time.Duration

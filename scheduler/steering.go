@@ -22,7 +22,8 @@ type Steering interface {
 	// Browse looks at up to q.Limit messages of a bucket, ordered by time: the waiting ones (in the bucket first, then
 	// lane by lane) or the dead ones. Messages in flight are not among them.
 	Browse(ctx context.Context, bucket message.Bucket, q Browse) (Browsed, error)
-	// Claims lists up to limit messages in flight by uid, after the given one, whosever claims they are.
+	// Claims lists up to limit claimed messages by uid, after the given one, whosever claims they are. Leased ones are not
+	// among them.
 	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
 	// Requeue replaces a dead message by m, which waits in the same bucket under a new uid and under the name of the
 	// dead message, if it has one. The dead message becomes canceled (KindRequeued, which names m). If it was

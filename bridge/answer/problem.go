@@ -76,7 +76,6 @@ var problems = []struct {
 	{scheduler.ErrMaybeDelivered, http.StatusConflict, WordMaybeDelivered},
 	{scheduler.ErrNotDead, http.StatusConflict, WordNotDead},
 	{scheduler.ErrTooManyPauses, http.StatusConflict, WordTooManyPauses},
-	{scheduler.ErrNoPull, http.StatusBadRequest, wire.WordUnsupported},
 	{scheduler.ErrDeliver, http.StatusBadRequest, wire.WordDeliver},
 	{scheduler.ErrBadCursor, http.StatusBadRequest, WordBadCursor},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},

@@ -29,9 +29,9 @@ var (
 	pushFails = slices.Concat(notTaken,
 		[]error{scheduler.ErrDuplicateID, scheduler.ErrStaleUID, scheduler.ErrMaybeDelivered,
 			scheduler.ErrUnreadable, scheduler.ErrTooFar, scheduler.ErrBusy,
-			scheduler.ErrStopping, scheduler.ErrNoPull, scheduler.ErrDeliver, scheduler.ErrNoMachineID,
+			scheduler.ErrStopping, scheduler.ErrDeliver, scheduler.ErrNoMachineID,
 			scheduler.ErrClockBack, &scheduler.BucketError{Bucket: 1}})
-	pullFails = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrOutcomeUnknown, scheduler.ErrNoPull,
+	pullFails = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrOutcomeUnknown,
 		context.DeadlineExceeded, errElse}
 	pauseFails = []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrOutcomeUnknown, errElse}
 

@@ -280,7 +280,7 @@ func (in *Intake) answered(c arrival, a scheduler.Accepted) {
 // isRefusal reports whether an answer of the scheduler means that it will never accept the push.
 func isRefusal(err error) bool {
 	return errors.Is(err, scheduler.ErrDuplicateID) || errors.Is(err, scheduler.ErrTooFar) ||
-		errors.Is(err, scheduler.ErrNoPull) || errors.Is(err, scheduler.ErrDeliver) ||
+		errors.Is(err, scheduler.ErrDeliver) ||
 		errors.Is(err, scheduler.ErrStaleUID) || errors.Is(err, scheduler.ErrMaybeDelivered) ||
 		errors.Is(err, scheduler.ErrUnreadable)
 }

@@ -113,7 +113,6 @@ func TestService_RefusesBadInputByWord(t *testing.T) {
 		{"push", ``, "400", "invalid_json"},
 		{"push", `{"topic":"a.*","delay":"1s"}`, "400", "invalid_topic"},
 		{"push", `{"topic":"delayed.a","delay":"1s"}`, "400", "invalid_topic"},
-		{"push", `{"topic":"a","delay":"1s","deliver":"pull"}`, "400", "unsupported_yet"},
 		{"push", `{"topic":"a","delay":"1s","body":"` + strings.Repeat("x", 1001) + `"}`, "413", "too_large"},
 		{"push", `{"messages":[]}`, "400", "invalid_json"},
 		{"push", `{"topic":"a","at":"2600-01-01T00:00:00Z"}`, "400", "too_far"},

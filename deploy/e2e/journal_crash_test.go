@@ -192,7 +192,7 @@ func halfCertified(s *site.Site) {
 		n := 0
 		for bucket := range 4 {
 			gen, err := rdb.Get(s.T.Context(), fmt.Sprintf("{%s:%d}:gen", s.Ns, bucket)).Result()
-			if err == nil && strings.HasSuffix(gen, "whole") {
+			if err == nil && strings.Contains(gen, " whole ") {
 				n++
 			}
 		}

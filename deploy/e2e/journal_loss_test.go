@@ -54,7 +54,7 @@ func whole(s *site.Site, before int, doors ...*site.Instance) {
 		_, history, _ := strings.Cut(info, "master_replid:")
 		for bucket := range 4 {
 			gen, err := rdb.Get(s.T.Context(), fmt.Sprintf("{%s:%d}:gen", s.Ns, bucket)).Result()
-			if err != nil || !strings.HasSuffix(gen, " whole") || !strings.Contains(gen, history[:16]) {
+			if err != nil || !strings.Contains(gen, " whole ") || !strings.Contains(gen, history[:16]) {
 				return fmt.Errorf("bucket %d is certified as %q, the history is %.16s: %w", bucket, gen, history, err)
 			}
 		}

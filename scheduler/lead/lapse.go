@@ -41,7 +41,7 @@ func (l *leadership) endOver(ctx context.Context, bucket message.Bucket) (next m
 	var page scheduler.LeasePage
 	now := l.cfg.Clock.Milli()
 	err = l.call(ctx, func(ctx context.Context) error {
-		page, err = l.cfg.Pulling.Leases(ctx, bucket, scheduler.LeaseQuery{Over: true, Limit: lapseBatch}, now)
+		page, err = l.cfg.Timeline.Leases(ctx, bucket, scheduler.LeaseQuery{Over: true, Limit: lapseBatch}, now)
 		return err
 	})
 	if err != nil {
@@ -61,7 +61,7 @@ func (l *leadership) endOver(ctx context.Context, bucket message.Bucket) (next m
 	for len(items) > 0 {
 		var settled []scheduler.Settled
 		err = l.call(ctx, func(ctx context.Context) error {
-			settled, _, err = l.cfg.Pulling.Settle(ctx, bucket, l.term, items, now)
+			settled, _, err = l.cfg.Timeline.Settle(ctx, bucket, l.term, items, now)
 			return err
 		})
 		if err != nil || len(settled) == 0 {

@@ -19,9 +19,7 @@ import (
 type Config struct {
 	Timeline  scheduler.Timeline
 	Publisher scheduler.Publisher
-	// Pulling is Timeline's part for consumers that pull; nil if it has none.
-	Pulling scheduler.Pulling
-	Clock   *scheduler.Clock
+	Clock     *scheduler.Clock
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	// Journal is asked whether it is ready: ends are not forgotten while it is not. It is nil if no journal is kept.
@@ -100,11 +98,7 @@ func (r *Leader) Run(ctx context.Context, term uint64, lease func() time.Duratio
 	group, ctx := errgroup.WithContext(ctx)
 	for bucket := range r.cfg.Timeline.Buckets() {
 		group.Go(func() error { return l.keep(ctx, bucket) })
-	}
-	if r.cfg.Pulling != nil {
-		for bucket := range r.cfg.Timeline.Buckets() {
-			group.Go(func() error { return l.lapse(ctx, bucket) })
-		}
+		group.Go(func() error { return l.lapse(ctx, bucket) })
 	}
 	group.Go(func() error { return l.poll(ctx) })
 	group.Go(func() error { return every(ctx, pauseLook, l.watchPauses) })

@@ -123,8 +123,12 @@ type Recovering interface {
 	Mending
 	// Begin raises the bucket's term. It is the first call.
 	Begin(ctx context.Context, bucket message.Bucket, term uint64) error
-	// Claims lists up to limit messages in flight by uid, after the given one, whosever claims they are.
+	// Claims lists up to limit claimed messages by uid, after the given one, whosever claims they are.
 	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
+	// Leased walks the leased messages, about limit a step. The first cursor is empty, and so is the next one at the end.
+	// A lease that holds throughout is met, perhaps twice.
+	Leased(ctx context.Context, bucket message.Bucket, cursor string, limit int) (uids []message.UID, next string,
+		err error)
 	// Reclaim returns up to limit claims to waiting, whoever holds them, and marks their messages uncertain. Fewer than
 	// limit means that none is left.
 	Reclaim(ctx context.Context, bucket message.Bucket, term uint64, limit int, now message.Milli) (int, error)

@@ -29,8 +29,8 @@ func ExerciseModel(t *testing.T, open, reference Open) {
 			T: rt, ctx: t.Context(), o: o, now: Start,
 			terms: make([]uint64, o.Buckets), claimed: map[message.UID]*message.Message{},
 			was:      map[message.UID]message.State{},
-			versions: map[message.UID]uint64{},
-			zeros:    zeros,
+			versions: map[message.UID]uint64{}, timers: map[place]message.Milli{},
+			zeros: zeros,
 		}
 		o.Record = m.realLog.recording()
 		m.real = open(t, o)
@@ -68,6 +68,9 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"requeue": m.requeue, "purge": m.purge,
 		"browse": m.browse,
 		"pause":  m.pause, "resume": m.resume,
+		"lease": m.lease, "lease more": m.lease, "lease again": m.leaseAgain,
+		"settle": m.settle, "settle more": m.settle,
+		"leases": m.leases, "ready": m.ready,
 		"trim": m.trim, "trim more": m.trim,
 		"wait": m.wait,
 	}
@@ -84,8 +87,12 @@ type model struct {
 	claims    uint64   // numbers them
 	minted    []*message.Message
 	// claimed holds messages as they were claimed last. Some have ended since.
-	claimed map[message.UID]*message.Message
-	was     map[message.UID]message.State // at the last look
+	claimed  map[message.UID]*message.Message
+	requests []scheduler.LeaseRequest // of leases
+	nonces   scheduler.Nonce
+	// timers are those that the real timeline has its instances set.
+	timers map[place]message.Milli
+	was    map[message.UID]message.State // at the last look
 	// The changes reported to the journal, and the resulting version of each message.
 	realLog, refLog recordings
 	versions        map[message.UID]uint64
@@ -105,6 +112,7 @@ func (m *model) step(what string, do call, repeat bool,
 	before := m.look(m.real)
 	m.compare(what, before)
 	m.watch(what, before)
+	m.timely(what)
 	if repeat {
 		second := m.both(what+", sent again", do)
 		changes := m.recorded(what + ", sent again")
@@ -185,6 +193,7 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	line("totals %+v%s", v.totals, short(err))
 	pauses, _, err := tl.Pauses(m.ctx)
 	line("pauses %+v%s", pauses, short(err))
+	m.lookPulled(tl, line)
 	for _, minted := range m.minted {
 		found, err := tl.Find(m.ctx, scheduler.Ref{UID: minted.UID})
 		if err != nil {
@@ -220,7 +229,7 @@ func sameInfo(a, b message.Info) bool {
 		a.Merge == b.Merge && a.MaxWait == b.MaxWait && a.Origin == b.Origin && a.Retry.Jitter == b.Retry.Jitter &&
 		slices.Equal(a.Retry.Delays, b.Retry.Delays) &&
 		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt &&
-		a.Reason == b.Reason &&
+		a.Reason == b.Reason && a.Pull == b.Pull && a.Lease == b.Lease &&
 		a.Kind == b.Kind && a.Other == b.Other
 }
 
@@ -267,6 +276,7 @@ func (m *model) watch(what string, seen view) {
 				parked[b].Add(scheduler.Waiting{Count: 1, Overdue: 1, Oldest: found[0].Due})
 			}
 			switch {
+			case found[0].Pull: // not the leader's
 			case state == message.StateInFlight:
 				inFlight[b]++
 			case state == message.StateWaiting && lane == "":
@@ -341,6 +351,7 @@ func (m *model) drain() {
 			return fmt.Sprint(n, short(err))
 		}, false, nil)
 		names := m.look(m.ref).lanes[b]
+		m.drainPulled(b)
 		for _, lane := range append(names, "") {
 			m.take(b, scheduler.Claim{Term: term, Now: m.now, Limit: 1000, Bytes: wide, Lane: lane})
 		}

@@ -98,6 +98,9 @@ func (m *model) mint(t *rapid.T, bucket message.Bucket) *message.Message {
 		}
 	}
 	with = append(with, On(rapid.SampledFrom(topics).Draw(t, "topic")))
+	if rapid.IntRange(0, 2).Draw(t, "for pull") == 0 {
+		with = append(with, ForPull(), Leased(rapid.SampledFrom([]time.Duration{0, 0, time.Second}).Draw(t, "lease")))
+	}
 	if rapid.Bool().Draw(t, "by the intake") {
 		stamped := func(label string) message.Milli {
 			return Start.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, label))*time.Millisecond - 24*time.Hour)
@@ -169,6 +172,7 @@ func (m *model) addBatch(bucket message.Bucket, batch []*message.Message) {
 	var answers [][]scheduler.AddResult // of both timelines, then of both again
 	m.step(what.String(), func(tl scheduler.Timeline) string {
 		results, earlier, err := tl.Add(m.ctx, bucket, batch, m.now)
+		m.heard(tl, bucket, false, earlier...)
 		answers = append(answers, results)
 		s := fmt.Sprint("head ", headOf(earlier), short(err))
 		for _, r := range results {

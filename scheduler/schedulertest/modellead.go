@@ -59,7 +59,7 @@ func (m *model) take(bucket message.Bucket, req scheduler.Claim) {
 				continue
 			}
 			if m.was[got.UID] != message.StateWaiting || got.Due > req.Now || got.Mark.Lane != "" ||
-				got.UID.Bucket(m.o.Buckets) != bucket {
+				got.UID.Bucket(m.o.Buckets) != bucket || got.Pull {
 				m.Fatalf("claim from %d took %s, which is %s and due at %d, with lane %q", bucket, got.UID,
 					m.was[got.UID], got.Due, got.Mark.Lane)
 			}

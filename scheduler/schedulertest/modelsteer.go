@@ -94,6 +94,7 @@ func (m *model) amend(t *rapid.T) {
 	m.step(fmt.Sprintf("amend of %s at %d of %d: due %d, priority %d, content %t", uid, a.Version, stands, a.Due-Start,
 		a.Priority, a.Message != nil), func(tl scheduler.Timeline) string {
 		r, err := tl.Amend(m.ctx, a, m.now)
+		m.heard(tl, uid.Bucket(m.o.Buckets), false, r.Earlier...)
 		if headOf(r.Earlier) > 0 && r.Code != scheduler.AmendDone {
 			m.Fatalf("an amend that was not done returns the head")
 		}
@@ -125,12 +126,16 @@ func (m *model) requeue(t *rapid.T) {
 	if dead.ID != "" {
 		with = append(with, Named(dead.ID))
 	}
+	if dead.Pull {
+		with = append(with, ForPull())
+	}
 	made := m.make(with...)
 	was := m.was[dead.UID]
 	done, uncertain := false, m.uncertain(dead.UID)
 	m.step(fmt.Sprintf("requeue of %s as %s, due %d", dead.UID, made.UID, made.Due-Start),
 		func(tl scheduler.Timeline) string {
 			r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
+			m.heard(tl, dead.UID.Bucket(m.o.Buckets), false, r.Earlier...)
 			done = r.Code == scheduler.RequeueDone
 			if headOf(r.Earlier) > 0 && !done {
 				m.Fatalf("a requeue that was not done returns the head")
@@ -227,7 +232,7 @@ func (m *model) wantBrowsed(bucket message.Bucket, q scheduler.Browse, all []mes
 		if i > 0 && q.Dead && cmp.Or(cmp.Compare(all[i-1].EndedAt, f.EndedAt), cmp.Compare(all[i-1].UID, f.UID)) >= 0 {
 			m.Fatalf("%s stands before %s", all[i-1].UID, f.UID)
 		}
-		if i > 0 && !q.Dead && all[i-1].Mark.Lane > f.Mark.Lane {
+		if i > 0 && !q.Dead && (all[i-1].Pull && !f.Pull || all[i-1].Mark.Lane > f.Mark.Lane && !f.Pull) {
 			m.Fatalf("lane %q stands before %q", all[i-1].Mark.Lane, f.Mark.Lane)
 		}
 		if q.Dead && (f.EndedAt < q.From || q.To > 0 && f.EndedAt > q.To) {

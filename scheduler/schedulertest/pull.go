@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"testing"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -17,16 +16,6 @@ func ForPull() With { return func(d *draft) { d.message.Pull = true } }
 // Leased sets how long a consumer may hold a message.
 func Leased(d time.Duration) With { return func(m *draft) { m.message.Lease = d } }
 
-// pullers is the part of the trial's timeline that consumers pull from.
-func (t *trial) pullers() scheduler.Pulling {
-	t.Helper()
-	p, ok := t.tl.(scheduler.Pulling)
-	if !ok {
-		t.Fatal("the timeline has nothing to pull from")
-	}
-	return p
-}
-
 // poll is a request for the messages of a topic in bucket 0, which are leased for a minute.
 func (t *trial) poll(topic string, limit int, nonce scheduler.Nonce) scheduler.LeaseRequest {
 	return scheduler.LeaseRequest{Topic: topic, Limit: limit, Bytes: wide, Over: true, Nonce: nonce,
@@ -36,9 +25,9 @@ func (t *trial) poll(topic string, limit int, nonce scheduler.Nonce) scheduler.L
 // lease sends a request twice: the second finds the same messages.
 func (t *trial) lease(r scheduler.LeaseRequest) scheduler.Leased {
 	t.Helper()
-	one := t.pullers().Lease(t.Context(), []scheduler.LeaseRequest{r})[0]
+	one := t.tl.Lease(t.Context(), []scheduler.LeaseRequest{r})[0]
 	t.must("lease", one.Err)
-	two := t.pullers().Lease(t.Context(), []scheduler.LeaseRequest{r})[0]
+	two := t.tl.Lease(t.Context(), []scheduler.LeaseRequest{r})[0]
 	t.must("lease again", two.Err)
 	if got, want := held(two), held(one); !slices.Equal(got, want) || r.Limit > 0 && !two.Known {
 		t.Fatalf("sent twice: first %v, then %v, known %t", want, got, two.Known)
@@ -98,7 +87,7 @@ func (t *trial) settle(s scheduler.Settle, code scheduler.SettleCode, state mess
 
 func (t *trial) settleOnce(s scheduler.Settle) scheduler.Settled {
 	t.Helper()
-	settled, _, err := t.pullers().Settle(t.Context(), s.UID.Bucket(t.o.Buckets), 0, []scheduler.Settle{s}, t.now)
+	settled, _, err := t.tl.Settle(t.Context(), s.UID.Bucket(t.o.Buckets), 0, []scheduler.Settle{s}, t.now)
 	t.must("settle", err)
 	if len(settled) != 1 {
 		t.Fatalf("settle of one: %d results", len(settled))
@@ -111,7 +100,7 @@ func (t *trial) leases(q scheduler.LeaseQuery) scheduler.LeasePage {
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	page, err := t.pullers().Leases(t.Context(), 0, q, t.now)
+	page, err := t.tl.Leases(t.Context(), 0, q, t.now)
 	t.must("leases", err)
 	return page
 }
@@ -119,7 +108,7 @@ func (t *trial) leases(q scheduler.LeaseQuery) scheduler.LeasePage {
 // wantPulled compares what is leased and due on the topic work.
 func (t *trial) wantPulled(leased, due int) {
 	t.Helper()
-	got, err := t.pullers().Pulled(t.Context(), []string{"nothing.here", work}, []message.Milli{t.now})
+	got, err := t.tl.Pulled(t.Context(), []string{"nothing.here", work}, []message.Milli{t.now})
 	t.must("pulled", err)
 	if len(got) != 2 || got[1].Leased != leased || got[1].Due[0] != due || got[0].Leased+got[0].Due[0] > 0 {
 		t.Fatalf("pulled: %+v, want %d leased and %d due", got, leased, due)
@@ -129,7 +118,7 @@ func (t *trial) wantPulled(leased, due int) {
 // ready asks bucket 0 what is ready.
 func (t *trial) ready(topic string, count int) scheduler.TopicReady {
 	t.Helper()
-	found := t.pullers().Ready(t.Context(), []scheduler.Want{{Topics: []scheduler.TopicWant{{Topic: topic,
+	found := t.tl.Ready(t.Context(), []scheduler.Want{{Topics: []scheduler.TopicWant{{Topic: topic,
 		Count: count}}}}, t.now)[0]
 	t.must("ready", found.Err)
 	if len(found.Topics) != 1 {
@@ -359,7 +348,7 @@ var pullPromises = []promise{
 		m := t.one(Message(1, ForPull(), On(work)))
 		t.pull(m, 1)
 		t.must("begin", t.tl.Begin(t.Context(), 0, 5))
-		_, _, err := t.pullers().Settle(t.Context(), 0, 4, []scheduler.Settle{of(m, scheduler.Nack, 1)}, t.now)
+		_, _, err := t.tl.Settle(t.Context(), 0, 4, []scheduler.Settle{of(m, scheduler.Nack, 1)}, t.now)
 		t.stale("settle", err)
 		t.wantState(m.UID, message.StateInFlight)
 		t.settle(of(m, scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
@@ -433,7 +422,7 @@ var pullPromises = []promise{
 		r := t.poll(work, 10, 1)
 		for _, b := range []message.Bucket{0, 1} {
 			r.Bucket = b
-			if l := t.pullers().Lease(t.Context(), []scheduler.LeaseRequest{r})[0]; !errors.Is(l.Err,
+			if l := t.tl.Lease(t.Context(), []scheduler.LeaseRequest{r})[0]; !errors.Is(l.Err,
 				scheduler.ErrPausesChanged) || !errors.Is(l.Err, scheduler.ErrUnavailable) {
 				t.Fatalf("bucket %d: %+v", b, l)
 			}
@@ -509,7 +498,7 @@ var pullPromises = []promise{
 		}
 		m := t.one(Message(9, ForPull(), On("back")))
 		t.pull(m, 1)
-		_, made, err := t.pullers().Settle(t.Context(), 0, 0, []scheduler.Settle{of(m, scheduler.Release, 1)}, t.now)
+		_, made, err := t.tl.Settle(t.Context(), 0, 0, []scheduler.Settle{of(m, scheduler.Release, 1)}, t.now)
 		t.must("settle", err)
 		if !slices.Equal(made.Earlier, []scheduler.Earlier{{Topic: "back", Due: Start}}) {
 			t.Fatalf("a release hastens %+v", made.Earlier)
@@ -538,9 +527,13 @@ var pullPromises = []promise{
 		if count, err = t.tl.Count(t.Context(), work); err != nil || count.Waiting != 2 || count.InFlight != 1 {
 			t.Fatalf("count: %+v, %v", count, err)
 		}
-		if claims, err := t.tl.Claims(t.Context(), 0, "", 10); err != nil || !slices.Equal(claims,
-			[]message.UID{due.UID}) {
+		if claims, err := t.tl.Claims(t.Context(), 0, "", 10); err != nil || len(claims) > 0 {
 			t.Fatalf("claims: %v, %v", claims, err)
+		}
+		rec := t.recovering()
+		if leased, next, err := rec.Leased(t.Context(), 0, "", 10); err != nil || next != "" || !slices.Equal(leased,
+			[]message.UID{due.UID}) {
+			t.Fatalf("leased: %v, %v", leased, err)
 		}
 	}},
 	{name: "the leases of a topic are listed by their end", check: func(t *trial) {
@@ -590,6 +583,3 @@ func (t *trial) wantUIDsOf(what string, got []message.UID, want ...*message.Mess
 		t.Fatalf("%s: %v\nwant %v", what, got, uids(want))
 	}
 }
-
-// ExercisePull tests the promises of a timeline from which consumers pull.
-func ExercisePull(t *testing.T, open Open) { exercise(t, open, pullPromises) }

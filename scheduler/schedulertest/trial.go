@@ -58,10 +58,12 @@ func (t *trial) addHead(batch ...*message.Message) ([]scheduler.AddResult, messa
 
 // headOf returns since when the bucket's order begins earlier, or 0 if it does not.
 func headOf(earlier []scheduler.Earlier) message.Milli {
-	if len(earlier) == 0 {
-		return 0
+	for _, e := range earlier {
+		if e.Topic == "" {
+			return e.Due
+		}
 	}
-	return earlier[0].Due
+	return 0
 }
 
 // added adds a batch in which every message must be new, and returns it.

@@ -415,7 +415,7 @@ func TestDrain_LeavesWhatANewerTarryWrote(t *testing.T) {
 	t.Parallel()
 	for name, change := range map[string]func(f []string) []string{
 		"context": func(f []string) []string { f[1] = "\x02" + f[1][1:]; return f },
-		"change":  func(f []string) []string { f[5] = "\x05" + f[5][1:]; return f },
+		"change":  func(f []string) []string { f[5] = "\x06" + f[5][1:]; return f },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

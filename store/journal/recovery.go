@@ -389,7 +389,8 @@ func (w *work) reclaim(ctx context.Context, buckets map[message.Bucket]bool) err
 	return nil
 }
 
-// reconcileClaims restores in buckets what the journal knows of the messages in flight there, however old it is.
+// reconcileClaims restores in buckets what the journal knows of the messages in flight and the leased ones there,
+// however old it is.
 func (w *work) reconcileClaims(ctx context.Context, buckets map[message.Bucket]bool) error {
 	for bucket := range buckets {
 		after := message.UID("")
@@ -402,6 +403,19 @@ func (w *work) reconcileClaims(ctx context.Context, buckets map[message.Bucket]b
 			}
 			after = uids[len(uids)-1]
 			if err := w.bring(ctx, uids, false); err != nil {
+				return err
+			}
+		}
+		for cursor, first := "", true; first || cursor != ""; first = false {
+			var leased []message.UID
+			err := within(ctx, w.cfg.Timeout, func(ctx context.Context) (err error) {
+				leased, cursor, err = w.tl.Leased(ctx, bucket, cursor, reclaimBatch)
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("list the leases of bucket %d: %w", bucket, err)
+			}
+			if err := w.bring(ctx, leased, false); err != nil {
 				return err
 			}
 		}

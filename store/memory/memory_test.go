@@ -25,7 +25,6 @@ func open(t *testing.T, o schedulertest.Options) scheduler.Timeline {
 
 func TestTimeline_KeepsEveryPromise(t *testing.T) {
 	schedulertest.Exercise(t, open)
-	schedulertest.ExercisePull(t, open)
 }
 
 // The reference is of the same kind here. The test checks that calls sent twice change nothing, that the table of

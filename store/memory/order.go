@@ -1,5 +1,11 @@
 package memory
 
+import (
+	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
 // order is a binary heap of entries, lowest rank first and, among equal ranks, lowest uid first. An entry knows its
 // place, so it can be removed from anywhere. The rank is stored beside the entry, so that most comparisons stay within
 // the heap.
@@ -69,6 +75,17 @@ func (o order) least(rank int64, limit int) (found []slot) {
 		next = append(next, 2*i+2)
 	}
 	return found
+}
+
+// after returns up to limit uids that sort after the given one.
+func (o order) after(uid message.UID, limit int) (uids []message.UID) {
+	for _, s := range o {
+		if s.uid > uid {
+			uids = append(uids, s.uid)
+		}
+	}
+	slices.Sort(uids)
+	return uids[:min(len(uids), max(limit, 0))]
 }
 
 func (o *order) up(i int) {

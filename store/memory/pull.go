@@ -204,6 +204,7 @@ func (b *bucket) take(r *scheduler.LeaseRequest, out *scheduler.Leased) {
 		last  message.Milli
 		bytes int
 	)
+handing:
 	for _, s := range slices.Clone(b.pulls[r.Topic]) {
 		until := message.RankFrom(s.priority) + int64(r.Now)
 		for len(g.uids) < r.Limit && len(s.order) > 0 && s.order[0].rank <= until && out.Aside < asideLimit {
@@ -218,7 +219,7 @@ func (b *bucket) take(r *scheduler.LeaseRequest, out *scheduler.Leased) {
 				continue
 			}
 			if bytes += weight(e.message); bytes > r.Bytes && (len(g.uids) > 0 || !r.Over) {
-				break
+				break handing
 			}
 			length := r.Length
 			if e.message.Lease > 0 && !r.Fixed {
@@ -339,18 +340,10 @@ func (b *bucket) finish(e *entry, l *lease, state message.State, why cause, term
 
 // tried describes a change of a message, by a lease or without one. A state, a version and a reason are left out.
 func (b *bucket) tried(e *entry, l *lease, term uint64, now message.Milli) record.Change {
-	m := *e.message
-	m.Mark.Uncertain = b.uncertain(e)
-	end := scheduler.End{Message: &m, Uncertain: m.Mark.Uncertain}
-	if l == nil {
-		m.ID = "" // no content: it has waited for long
-	} else {
-		m.ClaimedAt = l.Since
-	}
-	c := record.Ended(&end)
-	c.At, c.Term = now, term
-	if c.Attempt += m.Mark.Refusals; l == nil {
-		c.Attempt = 0
+	m := e.message
+	c := record.Change{UID: e.uid, Due: m.Due, Uncertain: b.uncertain(e), Refusals: m.Mark.Refusals, At: now, Term: term}
+	if l != nil {
+		c.Claimed, c.Attempt = l.Since, m.Attempt+m.Mark.Refusals
 	}
 	return c
 }

@@ -55,17 +55,22 @@ func (t *Timeline) Recovering(_ []record.Standing, term, number uint64) record.R
 func (t *Timeline) Claims(ctx context.Context, n message.Bucket, after message.UID,
 	limit int) (uids []message.UID, err error) {
 	err = t.in(ctx, n, func(b *bucket) error {
-		for _, held := range []order{b.claimed, b.leases} {
-			for _, s := range held {
-				if s.uid > after {
-					uids = append(uids, s.uid)
-				}
-			}
+		uids = b.claimed.after(after, limit)
+		return nil
+	})
+	return uids, err
+}
+
+// Leased lists the leased messages. The cursor is the last uid.
+func (t *Timeline) Leased(ctx context.Context, n message.Bucket, cursor string,
+	limit int) (uids []message.UID, next string, err error) {
+	err = t.in(ctx, n, func(b *bucket) error {
+		if uids = b.leases.after(message.UID(cursor), limit); len(uids) == limit {
+			next = string(uids[limit-1])
 		}
 		return nil
 	})
-	slices.Sort(uids)
-	return uids[:min(len(uids), max(limit, 0))], err
+	return uids, next, err
 }
 
 // Reclaim returns every claim to waiting.

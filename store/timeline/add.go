@@ -29,7 +29,11 @@ func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message
 		if err != nil {
 			return nil, nil, err
 		}
-		args = append(args, string(m.UID), m.Score(), packed, nameArg(m))
+		score := any("")
+		if !m.Pull {
+			score = m.Score()
+		}
+		args = append(args, string(m.UID), score, packed, nameArg(m))
 	}
 	c := &call{bucket: bucket, script: "add", entry: t.context(ctx, 0, now, batch...), args: args}
 	results, a, err := addResults(t.run(ctx, c), len(batch))

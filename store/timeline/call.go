@@ -74,22 +74,32 @@ func (t *Redis) ask(ctx context.Context, buckets []message.Bucket, script string
 }
 
 // askEach is like ask but returns an error for each bucket: an unreachable node does not affect the answers of the
-// others. If stop is set, askEach reads nothing after the first failure. A pipeline cannot fall back to the script's
-// text and does not learn a new certification, so a bucket that needs either is asked again by itself.
+// others. If stop is set, askEach reads nothing after the first failure.
 func (t *Redis) askEach(ctx context.Context, buckets []message.Bucket, script string, args []any,
 	read func(bucket message.Bucket, a *answer) error, stop bool) []error {
-	failed := make([]error, len(buckets))
+	calls := make([]call, len(buckets))
+	for i, b := range buckets {
+		calls[i] = call{bucket: b, script: script, args: args}
+	}
+	return t.askAll(ctx, calls, func(i int, a *answer) error { return read(buckets[i], a) }, stop)
+}
+
+// askAll makes calls in one pipeline and returns an error for each. A pipeline cannot fall back to the script's text
+// and does not learn a new certification, so a call that needs either is made again by itself.
+func (t *Redis) askAll(ctx context.Context, calls []call, read func(i int, a *answer) error, stop bool) []error {
+	failed := make([]error, len(calls))
 	var asked []*redis.Cmd
 	var execErr error
-	if len(buckets) > 1 {
+	if len(calls) > 1 {
 		pipe := t.rdb.Pipeline()
-		for _, b := range buckets {
-			s, keys, args := t.full(&call{bucket: b, script: script, args: args})
+		for i := range calls {
+			s, keys, args := t.full(&calls[i])
 			asked = append(asked, s.EvalSha(ctx, pipe, keys, args...))
 		}
 		_, execErr = pipe.Exec(ctx)
 	}
-	for i, b := range buckets {
+	for i := range calls {
+		c := &calls[i]
 		var v any
 		var err error
 		if asked != nil {
@@ -98,14 +108,14 @@ func (t *Redis) askEach(ctx context.Context, buckets []message.Bucket, script st
 		var a *answer
 		switch {
 		case asked == nil, redis.HasErrorPrefix(err, "NOSCRIPT"), redis.HasErrorPrefix(err, "UNCERTIFIED"):
-			a = t.run(ctx, &call{bucket: b, script: script, args: args})
+			a = t.run(ctx, c)
 		case err == nil && v == nil:
-			a = newAnswer(script, nil, execErr)
+			a = newAnswer(c.script, nil, execErr)
 		default:
-			a = newAnswer(script, v, err)
+			a = newAnswer(c.script, v, err)
 		}
 		if err = *a.err; err == nil {
-			err = read(b, a)
+			err = read(i, a)
 		}
 		if failed[i] = err; err != nil && stop {
 			break
@@ -236,12 +246,13 @@ func (a *answer) due(field string) message.Milli {
 	return max(message.ScoreDue(int64(f)), 1)
 }
 
-// earlier reads the score at which the bucket's order begins, if a call made it begin earlier.
-func (a *answer) earlier() []scheduler.Earlier {
-	if due := a.due("head"); due > 0 {
-		return []scheduler.Earlier{{Due: due}}
+// earlier reads which orders begin earlier.
+func (a *answer) earlier() (all []scheduler.Earlier) {
+	list := a.list("earlier")
+	for list.more() {
+		all = append(all, scheduler.Earlier{Topic: list.text("topic"), Due: max(list.milli("due"), 1)})
 	}
-	return nil
+	return all
 }
 
 // list reads a nested answer.
@@ -340,6 +351,8 @@ func translate(err error) error {
 			return fmt.Errorf("%w (%s)", scheduler.ErrUnreadable, text)
 		case word == "NEWER":
 			return fmt.Errorf("%w (%s)", scheduler.ErrNewer, text)
+		case word == "PAUSED":
+			return fmt.Errorf("%w (%s)", scheduler.ErrPausesChanged, text)
 		case word == "PAUSES":
 			return scheduler.ErrTooManyPauses
 		case word == "STALE":

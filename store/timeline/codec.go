@@ -15,7 +15,8 @@ import (
 // A packed message, big-endian:
 //
 //	 0     1  version, 1
-//	 1     1  flags: 1 named (an id and a digest follow), 2 a TTL, 4 an origin, 8 a retry schedule follows
+//	 1     1  flags: 1 named (an id and a digest follow), 2 a TTL, 4 an origin, 8 a retry schedule follows,
+//	          16 consumers pull it, 32 a lease follows
 //	 2     1  priority
 //	 3     8  due, unix ms
 //	11     2  length of the meta part: everything up to the headers
@@ -25,6 +26,7 @@ import (
 //	          TTL in ms, 8 bytes, when flagged
 //	          origin, the 18 bytes of a uid, when flagged
 //	          retry schedule, when flagged: jitter, a byte; uvarint count, at least 1, and uvarint ms each
+//	          lease in ms, 4 bytes, when flagged
 //	          headers: uvarint count, then uvarint length and text of name and value each
 //	          body: the rest
 //
@@ -37,7 +39,7 @@ import (
 //	11     8  due, unix ms
 //	19     4  version
 //	23        cause: a length byte and the cause, below
-//	          the whole packed message (dead ones), or the meta part without origin and retry schedule:
+//	          the whole packed message (dead ones), or the meta part without origin, retry schedule and lease:
 //	          its topic shows whether a push with the same uid is a repetition, and who may see the
 //	          message (32 to 48 bytes of Redis 7.0 with topics of 13 to 17 bytes, against a record
 //	          without it)
@@ -57,6 +59,9 @@ const (
 	flagTTL    = 2
 	flagOrigin = 4
 	flagRetry  = 8
+	flagPull   = 16
+	flagLease  = 32
+	knownFlags = 2*flagLease - 1
 
 	endUncertain = 1
 	endMeta      = 2
@@ -81,9 +86,6 @@ func unknown(form, last byte) error {
 
 // pack appends the message's packed form.
 func pack(b []byte, m *message.Message) ([]byte, error) {
-	if m.Pull {
-		return nil, fmt.Errorf("pack %s: %w", m.UID, scheduler.ErrNoPull)
-	}
 	b, err := packMeta(b, m)
 	if err != nil {
 		return nil, err
@@ -116,6 +118,12 @@ func packMeta(b []byte, m *message.Message) ([]byte, error) {
 	if !m.Retry.Empty() {
 		flags |= flagRetry
 	}
+	if m.Pull {
+		flags |= flagPull
+	}
+	if m.Lease > 0 {
+		flags |= flagLease
+	}
 	start := len(b)
 	b = append(b, packedVersion, flags, m.Priority)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
@@ -144,6 +152,9 @@ func packMeta(b []byte, m *message.Message) ([]byte, error) {
 			b = binary.AppendUvarint(b, uint64(max(d, 0)/time.Millisecond))
 		}
 	}
+	if flags&flagLease != 0 {
+		b = binary.BigEndian.AppendUint32(b, uint32(m.Lease/time.Millisecond))
+	}
 	if len(b)-start > math.MaxUint16 {
 		return nil, fmt.Errorf("pack %s: %d retries are too many", m.UID, len(m.Retry.Delays))
 	}
@@ -158,7 +169,11 @@ func unpack(uid message.UID, s string) (*message.Message, error) {
 		return nil, fmt.Errorf("%w: message %s: version %d", unknown(version, amendedVersion), uid, version)
 	}
 	flags := r.byte()
-	m := &message.Message{UID: uid, Priority: r.byte(), Due: message.Milli(r.uint64())}
+	if flags > knownFlags {
+		return nil, fmt.Errorf("%w: message %s: flags %b", scheduler.ErrNewer, uid, flags)
+	}
+	m := &message.Message{UID: uid, Priority: r.byte(), Due: message.Milli(r.uint64()),
+		Pull: flags&flagPull != 0}
 	meta := int(r.uint16())
 	m.Attempt = r.uint32()
 	m.Topic, m.ID, m.Key = r.text(int(r.byte())), r.text(int(r.byte())), r.text(int(r.byte()))
@@ -182,6 +197,9 @@ func unpack(uid message.UID, s string) (*message.Message, error) {
 		for i := range m.Retry.Delays {
 			m.Retry.Delays[i] = r.millis(r.uvarint64())
 		}
+	}
+	if flags&flagLease != 0 {
+		m.Lease = time.Duration(r.uint32()) * time.Millisecond
 	}
 	if r.bad || r.at != meta {
 		return nil, fmt.Errorf("%w: message %s: meta part of %d bytes", scheduler.ErrUnreadable, uid, meta)
@@ -235,9 +253,9 @@ func packEnded(e *scheduler.End, now message.Milli, version uint32) ([]byte, err
 	if whole {
 		return pack(b, m)
 	}
-	if m.Origin != "" || !m.Retry.Empty() { // they serve deliveries only
+	if m.Origin != "" || !m.Retry.Empty() || m.Lease > 0 { // they serve deliveries only
 		bare := *m
-		bare.Origin, bare.Retry = "", message.Retry{}
+		bare.Origin, bare.Retry, bare.Lease = "", message.Retry{}, 0
 		m = &bare
 	}
 	return packMeta(b, m)

@@ -19,6 +19,7 @@ func sample() *message.Message {
 		Digest: message.Digest{1, 2, 3},
 		Origin: "t-0123456789abcdeg",
 		Retry:  message.Retry{Delays: []time.Duration{0, 2 * time.Minute, 400 * 24 * time.Hour}, Jitter: 10},
+		Pull:   true, Lease: 12 * time.Hour,
 	}
 }
 

@@ -77,10 +77,10 @@ func (t *Redis) countsOf(ctx context.Context, topics []string) ([]scheduler.Topi
 	for i, topic := range topics {
 		counts[i].Topic, flying[topic] = topic, 0
 	}
-	holding := make([]bool, len(t.keys)) // buckets with live messages of these topics
+	holding := make([]bool, len(t.keys)) // buckets with live messages of these topics that nobody leases
 	// Without topics it still asks once, to learn whether the buckets are certified.
 	for from := 0; from == 0 || from < len(topics); from += countsStep {
-		if err := t.standing(ctx, counts[from:min(from+countsStep, len(counts))], holding); err != nil {
+		if err := t.standing(ctx, counts[from:min(from+countsStep, len(counts))], flying, holding); err != nil {
 			return nil, err
 		}
 	}
@@ -100,8 +100,9 @@ func (t *Redis) countsOf(ctx context.Context, topics []string) ([]scheduler.Topi
 	return counts, nil
 }
 
-// standing adds up the live messages, as if all of them waited, and the dead.
-func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, holding []bool) error {
+// standing adds up the live messages, as if all of them waited, the dead, and in flying the leased.
+func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, flying map[string]int,
+	holding []bool) error {
 	topics := make([]any, len(counts))
 	for i := range counts {
 		topics[i] = counts[i].Topic
@@ -113,7 +114,9 @@ func (t *Redis) standing(ctx context.Context, counts []scheduler.TopicCount, hol
 			live := n.counter("live")
 			counts[i].Waiting += live
 			counts[i].Dead += n.counter("dead")
-			holding[bucket] = holding[bucket] || live > 0
+			leased := a.count("leased")
+			flying[counts[i].Topic] += leased
+			holding[bucket] = holding[bucket] || live > leased
 			if err := n.done(); err != nil {
 				return err
 			}
@@ -168,8 +171,10 @@ func (t *Redis) Totals(ctx context.Context, now message.Milli) ([]scheduler.Tota
 	}
 	err := t.ask(ctx, t.allBuckets(), "totals", args, func(bucket message.Bucket, a *answer) error {
 		total := &totals[bucket]
-		total.InFlight, total.Dead = a.count("in flight"), a.count("dead")
-		for hold := range message.HoldPull { // the scripts know no pull yet
+		claimed := a.count("claimed")
+		total.Leased, total.Dead = a.count("leased"), a.count("dead")
+		total.InFlight = claimed + total.Leased
+		for hold := range total.Waiting {
 			w := &total.Waiting[hold]
 			w.Count, w.Overdue, w.Oldest = a.count("waiting"), a.count("overdue"), a.due("oldest")
 		}

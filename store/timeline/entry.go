@@ -33,6 +33,10 @@ import (
 //	4, digest (32), uvarint size, the push was not accepted
 //	  reason, id, topic: a length
 //	  byte and the text each, body
+//	5, start of the lease (8),    it ended, or waits again, by its lease or past its time to live; both are 0
+//	  attempt (4), refusals (4),  without a lease
+//	  record of an end (2 …), or
+//	  3 …
 //
 // or the field e with changes that the leader knew beforehand and, if some of them were not made, the field o with the
 // uids of those that were; then pairs for the script's other changes. A change in e is
@@ -46,6 +50,7 @@ const (
 	changeUncertain = 1
 	amendedVersion  = 3
 	rejectedVersion = 4
+	leasedVersion   = 5
 	// maxTime is the latest time that the scripts can represent.
 	maxTime = 1 << 53
 )
@@ -279,8 +284,19 @@ func readPair(uid message.UID, s string) (record.Change, error) {
 		return readAmended(uid, s)
 	case rejectedVersion:
 		return readRejected(uid, s)
+	case leasedVersion:
+		r := reader{s: s, at: 1}
+		claimed, attempt, refusals := message.Milli(r.uint64()), r.uint32(), r.uint32()
+		if r.bad || r.at == len(s) || s[r.at] != endedVersion && s[r.at] != amendedVersion {
+			return record.Change{}, fmt.Errorf("%w: lease of %s", scheduler.ErrUnreadable, uid)
+		}
+		c, err := readPair(uid, s[r.at:])
+		if c.Claimed, c.Attempt = claimed, attempt; c.State.Ended() {
+			c.Refusals = refusals
+		}
+		return c, err
 	}
-	if err := unknown(s[0], rejectedVersion); errors.Is(err, scheduler.ErrNewer) {
+	if err := unknown(s[0], leasedVersion); errors.Is(err, scheduler.ErrNewer) {
 		return record.Change{}, fmt.Errorf("%w: change of %s, version %d", err, uid, s[0])
 	}
 	r := reader{s: s}

@@ -213,7 +213,7 @@ func readPlace(s string, dead bool) (place, error) {
 	p := place{order: f[2], score: f[0], uid: f[1]}
 	_, err := strconv.ParseInt(p.score, 10, 64)
 	if err != nil || !message.IsUID(p.uid) || dead != (p.order == "dead") ||
-		(!dead && p.order != "due" && !strings.HasPrefix(p.order, "lane:")) {
+		(!dead && p.order != "due" && p.order != "pull" && !strings.HasPrefix(p.order, "lane:")) {
 		return place{}, fmt.Errorf("%w: %.60q", scheduler.ErrBadCursor, s)
 	}
 	return p, nil

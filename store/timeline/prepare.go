@@ -20,8 +20,11 @@ import (
 // change Redis or the settings.
 var ErrUnfit = errors.New("redis is not fit")
 
-// Layout is the version of the keys and records. Prepare refuses any other.
-const Layout = "6"
+// Layout is the version of the keys and records. Prepare raises RaisedLayout to it, and refuses any other.
+const (
+	Layout       = "7"
+	RaisedLayout = "6"
+)
 
 // Facts holds what Prepare learned for the start-up log.
 type Facts struct {
@@ -108,6 +111,9 @@ func (t *Redis) begin(ctx context.Context) error {
 			return err
 		} else {
 			known = true
+			if values[1] != Layout {
+				missing = append(missing, key)
+			}
 		}
 	}
 	if away != nil && !known {
@@ -130,7 +136,8 @@ func (t *Redis) metas() []string {
 	return all
 }
 
-// remember records the namespace's buckets and layout if they are missing, and refuses different ones.
+// remember records the namespace's buckets and layout if they are missing, raises the layout, and refuses different
+// ones.
 func (t *Redis) remember(ctx context.Context, key string) error {
 	pipe := t.rdb.Pipeline()
 	pipe.HSetNX(ctx, key, "buckets", int(t.cfg.Buckets))
@@ -145,12 +152,34 @@ func (t *Redis) remember(ctx context.Context, key string) error {
 	if stored.Val()[0] == nil {
 		return fmt.Errorf("record buckets in %s: %w", key, scheduler.ErrFull)
 	}
-	return t.holds(stored.Val())
+	if err := t.holds(stored.Val()); err != nil || stored.Val()[1] == Layout {
+		return err
+	}
+	return t.raise(ctx, key)
+}
+
+// raise raises layout 6, which lacks only messages for pull, and with them the fifth word of a certification. A tarry
+// of layout 6 that still runs refuses a certification of five words: it would put messages for pull into due.
+func (t *Redis) raise(ctx context.Context, key string) error {
+	for i, k := range t.keys {
+		if k.of("meta") != key {
+			continue
+		}
+		a := t.run(ctx, &call{bucket: message.Bucket(i), script: "raise"})
+		if a.count("raised"); a.done() != nil {
+			return fmt.Errorf("raise the layout of bucket %d: %w", i, a.done())
+		}
+	}
+	err := translate(t.rdb.HSet(ctx, key, "layout", Layout).Err())
+	if err != nil && !errors.Is(err, scheduler.ErrFull) { // a full Redis leaves it to the next start
+		return fmt.Errorf("raise the layout in %s: %w", key, err)
+	}
+	return nil
 }
 
 // holds compares the recorded buckets and layout with the settings.
 func (t *Redis) holds(values []any) error {
-	if got, _ := values[1].(string); got != Layout && got != "" {
+	if got, _ := values[1].(string); got != Layout && got != RaisedLayout && got != "" {
 		return fmt.Errorf("%w: namespace %q has key layout %s, this tarry knows %s", ErrUnfit,
 			t.cfg.Namespace, got, Layout)
 	}

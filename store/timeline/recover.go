@@ -60,9 +60,13 @@ func (t *Redis) Certify(ctx context.Context, bucket message.Bucket, term uint64,
 	if c.Filling {
 		phase = "filling"
 	}
+	doubt := c.DoubtUntil
+	if t.sync() {
+		doubt = 0
+	}
 	was := &t.certs[bucket].number // in a view, the number is that of its standings
 	err := *t.run(ctx, &call{bucket: bucket, script: "certify", args: []any{text(term), c.Run, text(c.Number),
-		int64(c.DoubtUntil), phase, text(was.Load()), int64(c.Forgotten)}}).err
+		int64(c.DoubtUntil), phase, text(was.Load()), int64(c.Forgotten), int64(doubt)}}).err
 	if err == nil && t.home != nil {
 		was.Store(c.Number)
 		t.home.certs[bucket].adopt(c.Number, c.Run)
@@ -73,10 +77,10 @@ func (t *Redis) Certify(ctx context.Context, bucket message.Bucket, term uint64,
 // Restore stores the records that are missing here or have a lower version here.
 func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []record.Record, read,
 	now message.Milli) ([]record.RestoreCode, error) {
-	args := make([]any, 3, 3+7*len(records))
+	args := make([]any, 3, 3+6*len(records))
 	var changes []record.Change
 	for i := range records {
-		one, changed, err := restoreArgs(&records[i], now)
+		one, changed, err := t.restoreArgs(&records[i], now)
 		if err != nil {
 			return nil, err
 		}
@@ -104,7 +108,7 @@ func (t *Redis) Restore(ctx context.Context, bucket message.Bucket, records []re
 }
 
 // restoreArgs returns one record as restore.lua reads it, and the change that the restore itself makes, if any.
-func restoreArgs(r *record.Record, now message.Milli) ([]any, *record.Change, error) {
+func (t *Redis) restoreArgs(r *record.Record, now message.Milli) ([]any, *record.Change, error) {
 	m := r.Message
 	name := ""
 	if m.ID != "" {
@@ -113,11 +117,11 @@ func restoreArgs(r *record.Record, now message.Milli) ([]any, *record.Change, er
 	if r.State.Ended() {
 		end, err := packEnded(&scheduler.End{Message: &m, State: r.State, Uncertain: r.Mark.Uncertain,
 			Kind: r.Kind, Other: r.Other, Reason: r.Reason}, r.EndedAt, uint32(r.Version))
-		return []any{string(m.UID), end, "", "", text(r.Version), text(r.Version), name}, nil, err
+		return []any{string(m.UID), end, "", text(r.Version), text(r.Version), name}, nil, err
 	}
 	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(r.Version - 1)}
 	var changed *record.Change
-	if (m.Due <= now || r.Doubt) && !m.Mark.Uncertain {
+	if (m.Due <= now && !(m.Pull && t.sync()) || r.Doubt) && !m.Mark.Uncertain {
 		m.Mark.Uncertain = true
 		m.Mark.Changes++
 		changed = &record.Change{UID: m.UID, Version: m.Version(), State: message.StateWaiting, Due: m.Due,
@@ -125,8 +129,7 @@ func restoreArgs(r *record.Record, now message.Milli) ([]any, *record.Change, er
 			Reason: message.KindRestored.Words("", true)}
 	}
 	packed, err := pack(nil, &m)
-	return []any{string(m.UID), packed, m.Score(), packMark(m.Mark), text(r.Version), text(m.Version()),
-		name}, changed, err
+	return []any{string(m.UID), packed, packMark(m.Mark), text(r.Version), text(m.Version()), name}, changed, err
 }
 
 // Versions returns the states and versions of messages.
@@ -144,7 +147,8 @@ func (t *Redis) Versions(ctx context.Context, bucket message.Bucket,
 	return stands, a.done()
 }
 
-// Walk walks through the orders that hold messages that have not ended: due, the dead, claimed, then each lane. The
+// Walk walks through the orders that hold messages that have not ended: due, the dead, claimed, those for pull, the
+// leases, then each lane. The
 // cursor names the order and the place in it.
 func (t *Redis) Walk(ctx context.Context, bucket message.Bucket, cursor string,
 	limit int) ([]message.UID, string, error) {
@@ -158,7 +162,7 @@ func (t *Redis) Walk(ctx context.Context, bucket message.Bucket, cursor string,
 	key, scan, step := k.of(where), t.rdb.ZScan, 2 // members are followed by their scores
 	if lane, is := strings.CutPrefix(where, "lane:"); is {
 		key = k.parked(lane)
-	} else if where == "claimed" {
+	} else if where == "claimed" || where == "lease" {
 		scan = t.rdb.HScan
 	}
 	found, next, err := scan(ctx, key, from, "", int64(limit)).Result()
@@ -167,7 +171,7 @@ func (t *Redis) Walk(ctx context.Context, bucket message.Bucket, cursor string,
 	}
 	uids := make([]message.UID, 0, len(found)/step)
 	for i := 0; i < len(found); i += step {
-		if found[i] != "" { // claimed's nameless field is not a claim
+		if found[i] != "" { // the nameless field of claimed and lease
 			uids = append(uids, message.UID(found[i]))
 		}
 	}
@@ -185,13 +189,17 @@ func (t *Redis) walkAfter(ctx context.Context, bucket message.Bucket, where stri
 		return "0/dead", nil
 	case "dead":
 		return "0/claimed", nil
+	case "claimed":
+		return "0/pull", nil
+	case "pull":
+		return "0/lease", nil
 	}
 	lanes, err := t.Lanes(ctx, bucket)
 	if err != nil {
 		return "", err
 	}
 	for _, lane := range lanes { // sorted
-		if where == "claimed" || string(lane) > strings.TrimPrefix(where, "lane:") {
+		if where == "lease" || string(lane) > strings.TrimPrefix(where, "lane:") {
 			return "0/lane:" + string(lane), nil
 		}
 	}

@@ -78,7 +78,7 @@ func loadScripts(buckets []keys) (map[string]*script, error) {
 	return scripts, nil
 }
 
-// load loads one script. The line "-- KEYS due msg" of its head lists the keys that it receives, and the script
+// load loads one script. Lines "-- KEYS due msg" of its head list the keys that it receives, and the script
 // calls them DUE and MSG. Three parts may precede the script: server.lua if it matters which data set answers,
 // certified.lua if the script reads messages, and the functions of lib.lua that it calls.
 //
@@ -89,7 +89,7 @@ func (lib *library) load(name string) (*script, error) {
 	s := &script{name: name}
 	var before []string
 	switch name {
-	case "machine", "time":
+	case "machine", "time", "raise":
 	case "certify", "standing":
 		before = []string{"server"}
 	default:
@@ -109,7 +109,7 @@ func (lib *library) load(name string) (*script, error) {
 	}
 	for line := range strings.Lines(own) {
 		if list, is := strings.CutPrefix(line, "-- KEYS "); is {
-			s.names = strings.Fields(list)
+			s.names = append(s.names, strings.Fields(list)...)
 		}
 	}
 	if s.certified {
@@ -236,7 +236,7 @@ func inWord(r rune) bool {
 // FORM_END and the like, and the steps of the table of transitions.
 func vocabulary() map[string]string {
 	words := map[string]string{"FORM_MESSAGE": strconv.Itoa(packedVersion), "FORM_END": strconv.Itoa(endedVersion),
-		"FORM_AMENDED": strconv.Itoa(amendedVersion)}
+		"FORM_AMENDED": strconv.Itoa(amendedVersion), "FORM_LEASED": strconv.Itoa(leasedVersion)}
 	for _, s := range append(message.States(), message.StateNone) {
 		words["STATE_"+strings.ToUpper(s.String())] = strconv.Itoa(int(s))
 	}

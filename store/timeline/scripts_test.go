@@ -35,7 +35,7 @@ for from = 0, 8 do
 end
 return answers`
 	answers, err := rdb.Eval(
-		t.Context(), put(vocabulary(), "local doubt, CONTEXT = 0, ''\n"+text), nil).Int64Slice()
+		t.Context(), put(vocabulary(), "local doubt, doubt_pull, CONTEXT = 0, 0, ''\n"+text), nil).Int64Slice()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -65,7 +65,7 @@ func TestVocabulary_NamesEveryStateAndKind(t *testing.T) {
 		"KIND_YIELDED": "5", "KIND_REQUEUED": "6", "KIND_REQUEUE": "7", "KIND_PURGED": "8", "KIND_WITHDRAWN": "9",
 		"KIND_SWEPT": "10", "KIND_RESTORED": "11", "KIND_PARKED": "12", "KIND_LAPSED": "13", "KIND_TRIED": "14",
 		"KIND_RELEASED": "15",
-		"FORM_MESSAGE":  "1", "FORM_END": "2", "FORM_AMENDED": "3", "MOVES": vocabulary()["MOVES"],
+		"FORM_MESSAGE":  "1", "FORM_END": "2", "FORM_AMENDED": "3", "FORM_LEASED": "5", "MOVES": vocabulary()["MOVES"],
 	}
 	ended, kept := "", ""
 	for _, s := range message.States() {

@@ -59,7 +59,6 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 // Amend changes the waiting message with this uid.
 func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli) (scheduler.AmendResult, error) {
 	bucket := a.UID.Bucket(t.Buckets())
-	head := message.Message{Due: a.Due, Priority: a.Priority} // the fields that determine its place in the order
 	var content []byte
 	if a.Message != nil {
 		packed, err := pack(nil, a.Message)
@@ -70,7 +69,7 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 	}
 	reason := a.Reason[:min(len(a.Reason), maxText-2)] // leaves room for a kind without another message
 	c := &call{bucket: bucket, script: "amend", entry: t.context(ctx, 0, now),
-		args: []any{string(a.UID), text(a.Version), head.Score(),
+		args: []any{string(a.UID), text(a.Version),
 			binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)),
 			packCause(message.KindPlain, "", reason, false), content, t.limit()}}
 	f := t.run(ctx, c)
@@ -111,7 +110,7 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 		return scheduler.RequeueResult{}, err
 	}
 	c := &call{bucket: bucket, script: "requeue", entry: t.context(ctx, 0, now),
-		args: []any{string(dead), int64(now), string(m.UID), m.Score(), packed, t.limit()}}
+		args: []any{string(dead), int64(now), string(m.UID), packed, t.limit()}}
 	a := t.run(ctx, c)
 	result := scheduler.RequeueResult{Code: scheduler.RequeueCode(a.code("code", int(scheduler.RequeueTaken))),
 		Number: c.number}

@@ -126,9 +126,8 @@ func (a *App) wireScheduler() (err error) {
 	a.same = &sameStore{opened: a.opened}
 	a.gate = &gate{same: a.same}
 	a.health = newHealth(a)
-	pulling, _ := a.store.(scheduler.Pulling) // the embedded default's alone, yet
 	a.leader, err = lead.New(lead.Config{
-		Timeline: a.store, Pulling: pulling, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
+		Timeline: a.store, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
 		Intake: a.contents.Consuming, EndedKeep: a.cfg.Ended.Keep,
 		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
@@ -152,7 +151,7 @@ func (a *App) wireScheduler() (err error) {
 		return fmt.Errorf("build pauses: %w", err)
 	}
 	a.scheduler, err = scheduler.New(scheduler.Config{
-		Timeline: a.store, Pulling: pulling, Clock: a.clock, IDs: scheduler.NewIDs(a.machine, time.Now),
+		Timeline: a.store, Clock: a.clock, IDs: scheduler.NewIDs(a.machine, time.Now),
 		MaxDelay: wire.MaxDelay, EndedKeep: a.cfg.Ended.Keep, NamesKeep: a.namesKeep(),
 		NamesSure:   a.journal.mode == journal.Sync,
 		CallTimeout: a.callTimeout(), StopTimeout: a.cfg.Stop.Timeout,

@@ -227,7 +227,7 @@ func (l *loader) serve(ready bool) (Serve, error) {
 			s.inOneProcess()
 		}
 		l.checkTokens(s.HTTP)
-		l.checkTopics(s.Topics, s.NATS.Prefix, s.InMemory())
+		l.checkTopics(s.Topics, s.NATS.Prefix)
 		switch l.command {
 		case serve:
 			l.checkServe(s)

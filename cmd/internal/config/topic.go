@@ -44,7 +44,7 @@ func topicList() sequence {
 			{name: "pattern", limit: pattern(), help: "the topics that this section is for"},
 			{name: "deliver", fallback: "mq", limit: choice{"mq", "pull"},
 				help: "where due messages go if a push does not say it: mq is NATS, and pull leaves them to consumers " +
-					"that fetch them over HTTP (with store: memory alone, yet)"},
+					"that fetch them over HTTP"},
 			{name: "lease", computed: "30s", limit: span(wire.LeastLease, wire.MostLease),
 				help: "how long a consumer may hold a message that it has pulled, if neither the pull nor the push " +
 					"says it"},
@@ -69,7 +69,7 @@ func topicList() sequence {
 }
 
 // checkTopics checks the rules that span the list.
-func (l *loader) checkTopics(all []Topic, prefix string, memory bool) {
+func (l *loader) checkTopics(all []Topic, prefix string) {
 	const name = "topics"
 	if !l.good(name, "nats.prefix") {
 		return
@@ -92,9 +92,6 @@ func (l *loader) checkTopics(all []Topic, prefix string, memory bool) {
 		}
 		if field, value := t.forNATS(); t.Deliver == wire.PullWord && field != "" {
 			refuse(field, value, "goes with deliver: mq alone")
-		}
-		if t.Deliver == wire.PullWord && !memory {
-			refuse("deliver", t.Deliver, "is not supported yet with store: redis; it is with store: memory")
 		}
 		for _, c := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
 			switch err := wire.CheckNotOwn(c.subject, prefix); {

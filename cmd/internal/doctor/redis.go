@@ -287,7 +287,7 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 	default:
 		n.ok("buckets", "%s, as the setting says", buckets)
 	}
-	if known != timeline.Layout {
+	if known != timeline.Layout && known != timeline.RaisedLayout {
 		n.fail("key layout",
 			fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, timeline.Layout),
 			"run the tarry that knows layout "+known+" until the namespace is empty, or use another namespace")

@@ -131,8 +131,6 @@ func badPushes(ns string) []bad {
 			tag("Tarry-Delay", "1s", "Tarry-Retry", "1s,2x"), "invalid_retry", []string{"etry"}},
 		{"a longest wait without debounce", `{"topic":"bells.a","delay":"1s","max_wait":"1s"}`, "bells.a",
 			tag("Tarry-Delay", "1s", "Tarry-Max-Wait", "1s"), "invalid_max_wait", []string{"debounce"}},
-		{"pull", `{"topic":"bells.a","delay":"1s","deliver":"pull"}`, "bells.a",
-			tag("Tarry-Delay", "1s", "Tarry-Deliver", "pull"), "unsupported_yet", []string{"pull", "mq"}},
 		{"not JSON", `{"topic":"bells.a","delay":"1s"`, "", nil, "invalid_json", nil},
 		{"more than one value", `{"topic":"bells.a","delay":"1s"}{}`, "", nil, "invalid_json", nil},
 		{"a list", `["bells.a"]`, "", nil, "invalid_json", nil},

@@ -1,16 +1,16 @@
 -- add stores a batch of pushes of one bucket, all or none.
--- KEYS due msg name tomb claimed mark ended names big next counts refused
+-- KEYS due msg name tomb claimed mark ended names big next counts refused pull pulls lease expires
 -- ARGV 1 now in ms  2 limit of the outbox in bytes  3 how many topics;
 --      for each topic: name, how many pushes; then for each push:
---      uid, score, packed message, name
+--      uid, score ('' of a message for pull), packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
 --      length byte and the key, the intake sequence in decimal (0 for a push by other means),
 --      and for a push that merges: k (keep), r (replace) or d (debounce), the
 --      longest wait of debounce in ms, 0 for none, and after a colon each the times
 --      since which sequences compare and at which it was stored, 0 for unknown; and ! if the
 --      journal has no living message of the name
--- Result: the earliest score if the batch made it earlier, else ''; the entries
---      of the outbox, one a line; the number of fields of the outbox that follow
+-- Result: which orders begin earlier (lib.lua, hasten); the entries of the
+--      outbox, one a line; the number of fields of the outbox that follow
 --      (0 if nothing merged), and these, '' for the packed message of a push; then
 --      for each push that is not simply new: index, code (1 added as canceled, 2
 --      duplicate, 3 conflict, 4 merged, 5 refused as uncertain,
@@ -39,7 +39,8 @@ local named = {}    -- field → attempts as this batch leaves them
 local index = {}    -- new names, for look-ups without a topic or key
 local set, order, gone = {}, {}, {}
 local log = set     -- fields for the outbox: those of set, unless a push is canceled or merged
-local marks, nexts, leaving = {}, {}, {} -- changes by merging: uid → mark, uid → next, marks and uids
+local offers = {}   -- uids of this batch that were for pull when they came
+local marks, nexts, leaving = {}, {}, {} -- changes by merging: uid → mark, uid → next; record, mark and uid
 local plain, merged = true, false
 local lowest, big
 
@@ -48,7 +49,7 @@ local function refer(i, code, uid)
   local record = known[uid] or fresh[uid]
   push(answers, tostring(i), code)
   push(answers, uid, first(record))
-  push(answers, holder(uid) and '1' or '', marks[uid] and effective(marks[uid], record) or marked(uid, record))
+  push(answers, holder(uid, record) and '1' or '', marks[uid] and effective(marks[uid], record) or marked(uid, record))
 end
 
 -- stands returns the record of a message, with the changes of this batch.
@@ -120,7 +121,7 @@ local function earlier(entries, uid, packed)
   -- further: it may repeat a stored attempt.
   if ended and state(record) ~= STATE_DELIVERED and (attempt <= 1 or attempt > before) then return '3' end
   if attempt > before then
-    if ended or holder(uid) then return nil end
+    if ended or holder(uid, record) then return nil end
     local mark = effective(redis.call('HGET', MARK, uid), record)
     if uncertain(mark) then return nil end
   elseif attempt < before then
@@ -181,12 +182,10 @@ local function merge(uid, packed, early, mode, wait, into, entries)
   if (mode == 'k') == early then
     value, cause = given(uid, packed, into, old, wait), because(KIND_REPLACED, '')
     new = value
-    if place ~= '' then
-      push(leaving, mark, into)
-    end
+    if place ~= '' or pulled(old) or pulled(value) then leaving[#leaving + 1] = {old, mark, into} end
     refusals, place = '0', ''
     push(set, into, value)
-    push(order, score(value), into)
+    if pulled(value) then offers[into] = true else push(order, score(value), into) end
     big = big or #value > 16384
     if fresh[into] then fresh[into] = value else known[into] = value end -- its topic stays
   end
@@ -253,7 +252,7 @@ for i = 1, n do
         -- a push is merged only into a message that is certain to wait
         local mark = last and effective(redis.call('HGET', MARK, last), stands(last))
         local unsure = last and uncertain(mark)
-        if last and (holder(last) or (unsure and mode == 'k')) then
+        if last and (holder(last, stands(last)) or (unsure and mode == 'k')) then
           nexts[last] = (mode == 'k' and 'k' or 'r') .. uid -- this is the next under the name
         elseif unsure then
           code = '5'
@@ -302,9 +301,13 @@ for i = 1, n do
         refer(i, '1', uid)
       else
         fresh[uid] = packed
-        order[#order + 1] = score -- no push, here and below: each message would pay for a call
-        order[#order + 1] = uid
-        if not lowest or tonumber(score) < lowest then lowest = tonumber(score) end
+        if score == '' then
+          offers[uid] = true
+        else
+          order[#order + 1] = score -- no push, here and below: each message would pay for a call
+          order[#order + 1] = uid
+          if not lowest or tonumber(score) < lowest then lowest = tonumber(score) end
+        end
       end
       set[#set + 1] = uid
       set[#set + 1] = value
@@ -313,30 +316,39 @@ for i = 1, n do
     end
   end
 end
-local result = {'', '', '0'}
+local result = {hastened, '', '0'}
 if #set > 0 then
   local full = overfull(ARGV[2])
   if full then return full end
   if merged then -- a message may have moved: its last place counts
-    local seen = {}
+    local seen, last = {}, {}
     lowest = nil
     for i = #order, 2, -2 do
-      if not seen[order[i]] and (not lowest or tonumber(order[i - 1]) < lowest) then lowest = tonumber(order[i - 1]) end
-      seen[order[i]] = true
+      local place, uid = order[i - 1], order[i]
+      if not seen[uid] and not pulled(stands(uid)) then
+        push(last, place, uid)
+        if not lowest or tonumber(place) < lowest then lowest = tonumber(place) end
+      end
+      seen[uid] = true
     end
+    order = last
   end
 
   local before = head(DUE)
   each(#set, 2000, function(from, to) redis.call('HSET', MSG, unpack(set, from, to)) end)
-  for i = 1, #leaving, 2 do leave(leaving[i], leaving[i + 1]) end
+  for _, place in ipairs(leaving) do leave(unpack(place)) end
   each(#order, 2000, function(from, to) redis.call('ZADD', DUE, unpack(order, from, to)) end)
+  for uid in pairs(offers) do
+    local packed = stands(uid)
+    if pulled(packed) then offer(packed, uid, expiry(packed)) end
+  end
   for at, entries in pairs(named) do redis.call('HSET', NAME, at, entries) end
   each(#index, 2000, function(from, to) redis.call('ZADD', NAMES, unpack(index, from, to)) end)
   for uid, mark in pairs(marks) do redis.call('HSET', MARK, uid, mark) end
   for uid, later in pairs(nexts) do redis.call('HSET', NEXT, uid, later) end
   if big then redis.call('SET', BIG, '1') end
   if #gone > 0 then remember_end(now, table.concat(gone)) end
-  if lowest and (not before or lowest < tonumber(before)) then result[1] = string.format('%.0f', lowest) end
+  if lowest and (not before or lowest < tonumber(before)) then hasten('', math.floor(lowest / 256)) end
   if plain then -- the usual case: the counts given by topic apply
     for i = 4, base, 2 do tally(ARGV[i], tonumber(ARGV[i + 1])) end
   else

@@ -1,31 +1,31 @@
 -- amend changes a waiting message, or says why it cannot. Any instance may call it.
--- KEYS due msg claimed mark big
--- ARGV 1 uid  2 version it must have  3 score  4 priority and due as they are packed, nine bytes  5 cause
---      6 headers and body as they are packed, '' to keep them  7 limit of the outbox in bytes
+-- KEYS due msg claimed mark big pull pulls lease expires
+-- ARGV 1 uid  2 version it must have  3 priority and due as they are packed, nine bytes  4 cause
+--      5 headers and body as they are packed, '' to keep them  6 limit of the outbox in bytes
 -- Result: code (0 unknown, 1 done, 2 in flight, 3 maybe delivered, 4 ended, 5 another
---      version), record without body, mark, the earliest score if this made it
---      earlier, entry of the outbox
+--      version), record without body, mark, which orders begin earlier (lib.lua,
+--      hasten), entry of the outbox
 -- Outbox: uid and amended form.
 -- Twice: the version is one higher and the message is as requested, so the code is 1 again.
-local uid, place, new = ARGV[1], ARGV[3], ARGV[6]
+local uid, new = ARGV[1], ARGV[5]
 local old = redis.call('HGET', MSG, uid)
-if not old then return {'0', '', '', '', ''} end
+if not old then return {'0', '', '', hastened, ''} end
 if not sound(old) then return unsound(uid, old) end
-if not live(old) then return {'4', first(old), '', '', ''} end
+if not live(old) then return {'4', first(old), '', hastened, ''} end
 local mark = marked(uid, old)
-local function answer(code) return {code, first(old), mark, '', ''} end
-if holder(uid) then return answer('2') end
+local function answer(code) return {code, first(old), mark, hastened, ''} end
+if holder(uid, old) then return answer('2') end
 if uncertain(mark) then return answer('3') end
 local asked, have = tonumber(ARGV[2]), version(old, mark)
 if have ~= asked then
-  local same = have == asked + 1 and string.sub(old, 3, 11) == ARGV[4]
+  local same = have == asked + 1 and string.sub(old, 3, 11) == ARGV[3]
     and (new == '' or string.sub(old, #meta(old) + 1) == new)
   return answer(same and '1' or '5')
 end
-local full = overfull(ARGV[7])
+local full = overfull(ARGV[6])
 if full then return full end
 local refusals = numbers(mark)
-local value = string.sub(old, 1, 2) .. ARGV[4] .. string.sub(old, 12)
+local value = string.sub(old, 1, 2) .. ARGV[3] .. string.sub(old, 12)
 if new ~= '' then
   value = meta(value) .. new
   refusals = '0' -- they refer to the content before
@@ -33,13 +33,12 @@ end
 local was = mark
 mark = '0:' .. refusals .. ':' .. string.format('%.0f', have) .. ':'
 local before = head(DUE)
-leave(was, uid)
+leave(old, was, uid)
 redis.call('HDEL', MARK, uid)
 redis.call('HSET', MARK, uid, mark)
 redis.call('HSET', MSG, uid, value)
-redis.call('ZADD', DUE, place, uid)
+enter(value, uid, before)
 if #value > 16384 then redis.call('SET', BIG, '1') end
-local form = amended(value, mark, ARGV[5], new ~= '' and value or '')
+local form = amended(value, mark, ARGV[4], new ~= '' and value or '')
 local entry = note(1, #uid + #form, uid, form)
-local earlier = not before or tonumber(place) < tonumber(before)
-return {'1', meta(value), mark, earlier and place or '', entry}
+return {'1', meta(value), mark, hastened, entry}

@@ -1,26 +1,15 @@
 -- browse reads a page of an order, from a place in it. It writes nothing.
--- KEYS due msg mark lanes dead
--- ARGV 1 'dead', or '' for waiting messages: first in due, then in the lanes by name
+-- KEYS due msg mark lanes dead pull
+-- ARGV 1 'dead', or '' for waiting messages: first in due, then in the lanes by
+--      name, then those for pull
 --      2 lowest score  3 highest, or '+inf'  4 limit  5 bytes (a page has at least one message)
---      then the place of the last message of the previous page, '' for none: 6 its order ('due', 'dead' or
---      'lane:' and the lane)  7 its score  8 its uid
+--      then the place of the last message of the previous page, '' for none: 6 its order ('due', 'dead', 'pull'
+--      or 'lane:' and the lane)  7 its score  8 its uid
 -- Result: order, score and uid of the last message read if more follow, else '' each;
 --      then for each: uid, record without body, mark
--- Messages that are missing or cannot be read are skipped: a page may be short. A place is found by binary search, so a
--- page costs the same wherever it begins, however many messages share its score, and whether or not its message is
--- still there.
+-- Messages that are missing or cannot be read are skipped: a page may be short.
 local limit, bytes, highest = tonumber(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[3])
 local found, size = {'', '', ''}, 0
-
--- after returns how many members of an order stand at or before a place in it.
-local function after(key, score, uid)
-  local from, to = redis.call('ZCOUNT', key, '-inf', '(' .. score), redis.call('ZCOUNT', key, '-inf', score)
-  while from < to do
-    local middle = math.floor((from + to) / 2)
-    if redis.call('ZRANGE', key, middle, middle)[1] <= uid then from = middle + 1 else to = middle end
-  end
-  return from
-end
 
 -- walk reads messages from an order and reports whether the page is full.
 local function walk(key, name)
@@ -54,6 +43,7 @@ else
   for _, lane in ipairs(lanes) do
     if not full and 'lane:' .. lane >= ARGV[6] then full = walk(parked(lane), 'lane:' .. lane) end
   end
+  if not full then full = walk(PULL, 'pull') end
 end
 if not full then found[1], found[2], found[3] = '', '', '' end
 return found

@@ -1,5 +1,5 @@
 -- cancel ends a waiting message, or says why it cannot. Any instance may call it.
--- KEYS due msg claimed mark ended next counts
+-- KEYS due msg claimed mark ended next counts pull pulls lease expires
 -- ARGV 1 uid  2 now in ms
 -- Result: code (0 unknown, 1 done, 2 in flight, 3 maybe delivered, 4 ended otherwise),
 --      record without body, mark, entry of the outbox
@@ -14,8 +14,8 @@ if not live(record) then
   return {doubtful(record) and '3' or '1', first(record), '', ''}
 end
 local mark = marked(uid, record)
-if holder(uid) then return {'2', first(record), mark, ''} end
-take_out(mark, uid)
+if holder(uid, record) then return {'2', first(record), mark, ''} end
+take_out(record, mark, uid)
 tally(topic(record), -1)
 count()
 local log = {}

@@ -19,9 +19,10 @@ if blank then
 end
 local CONTEXT = table.remove(ARGV)
 local recovering = string.byte(token) == 33
-local number, certified, doubt, phase = string.match(redis.call('GET', GEN) or '', '^(%d+) (%x+) (%d+) (%a+)$')
+local number, certified, doubt, phase, doubt_pull =
+  string.match(redis.call('GET', GEN) or '', '^(%d+) (%x+) (%d+) (%a+) ?(%d*)$')
 local run = certified and same(certified) and certified
 if not (recovering and same(string.sub(token, 2)) or run and number == token) then
   return redis.error_reply('UNCERTIFIED ' .. (number or '0') .. ' ' .. (certified or '-') .. ' ' .. (run or present()))
 end
-doubt = tonumber(doubt or '0')
+doubt, doubt_pull = tonumber(doubt or '0'), tonumber(doubt_pull or '') or 0

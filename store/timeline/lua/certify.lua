@@ -3,6 +3,7 @@
 -- ARGV 1 term  2 data set  3 number  4 doubt until, in ms  5 'filling' or 'whole'
 --      6 number that the leader last read, '0' for none
 --      7 ends up to this time are not known here, '0' if the bucket was not filled
+--      8 doubt until for messages that consumers pull
 -- Result: OK, or the error UNCERTIFIED if another data set answers, the stored term is not ARGV 1,
 --      or the stored number is neither ARGV 6 nor ARGV 3, or higher than ARGV 3; STALE if the stored
 --      term is higher.
@@ -19,7 +20,7 @@ if term ~= ARGV[1] or not same(ARGV[2]) or (number ~= ARGV[6] and number ~= ARGV
   return redis.error_reply('UNCERTIFIED ' .. number .. ' - ' .. present())
 end
 redis.call('DEL', GEN) -- so that a full Redis does not refuse it
-redis.call('SET', GEN, table.concat({ARGV[3], present(), ARGV[4], ARGV[5]}, ' '))
+redis.call('SET', GEN, table.concat({ARGV[3], present(), ARGV[4], ARGV[5], ARGV[8]}, ' '))
 if tonumber(ARGV[7]) > tonumber(redis.call('GET', TRIMMED) or '0') then redis.call('SET', TRIMMED, ARGV[7]) end
 redis.call('HSETNX', COUNTS, '', string.rep('-', 65)) -- see doc.go: it keeps the hash from being a list
 return redis.status_reply('OK')

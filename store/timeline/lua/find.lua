@@ -1,5 +1,5 @@
 -- find reads messages by uid or by client id. It writes nothing.
--- KEYS msg name claimed mark names
+-- KEYS msg name claimed mark names lease
 -- ARGV 1 uid, or '' for a client id, and then: 2 id  3 topic, '' for any  4 'k' if
 --      a key is given  5 key  6 how many names at most  7 where to continue, '' at first
 --      8 and on: if the topic is open, Lua patterns of which it must match one, if there
@@ -13,7 +13,7 @@ local function collect(uid)
   local record = redis.call('HGET', MSG, uid)
   if not record then return end
   push(result, uid, record)
-  push(result, holder(uid) and '1' or '', sound(record) and marked(uid, record) or '')
+  push(result, holder(uid, record) and '1' or '', sound(record) and marked(uid, record) or '')
 end
 
 -- fits reports whether a name is asked for; id is the length of its id.

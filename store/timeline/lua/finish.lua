@@ -46,7 +46,7 @@ for i = 1, n do
   if not known[to] then
     local uid = ARGV[base + i]
     barred[uid] = true
-    if holder(uid) == ARGV[claim + i] then refuse(uid, STATE_IN_FLIGHT, to, KIND_PLAIN, ARGV[2]) end
+    if claimed(uid) == ARGV[claim + i] then refuse(uid, STATE_IN_FLIGHT, to, KIND_PLAIN, ARGV[2]) end
   end
 end
 

@@ -7,7 +7,7 @@ local bytes, looked, met = tonumber(ARGV[1]), 0, {}
 while bytes > 0 and looked < #ARGV - 1 do
   looked = looked + 1
   local uid = ARGV[looked + 1]
-  local packed = holder(uid) and redis.call('HGET', MSG, uid)
+  local packed = claimed(uid) and redis.call('HGET', MSG, uid)
   if packed and sound(packed) then
     local name = topic(packed)
     met[name] = (met[name] or 0) + 1

@@ -40,8 +40,14 @@ local function uncertain(mark) return string.sub(mark, 1, 1) == '1' end
 -- doubtful reports whether the record of an end says that its message may have been delivered.
 local function doubtful(record) return string.byte(record, 3) % 2 == 1 end
 
--- holder returns the claim on a message, "term:number", or false.
-local function holder(uid) return redis.call('HGET', CLAIMED, uid) end
+-- claimed returns the claim on a message, "term:number", or false.
+local function claimed(uid) return redis.call('HGET', CLAIMED, uid) end
+
+-- pulled reports whether a record is of a message that lives and that consumers pull.
+local function pulled(record) return live(record) and bit.band(string.byte(record, 2) or 0, 16) == 16 end
+
+-- holder returns the claim or the lease on a message with this record, or false.
+local function holder(uid, record) return redis.call('HGET', pulled(record) and LEASE or CLAIMED, uid) end
 
 -- head returns the lowest score of an order, or nil if it is empty.
 local function head(key) return redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] end
@@ -83,7 +89,8 @@ end
 -- then, and may have been delivered without a trace.
 local function effective(mark, packed)
   mark = mark or ''
-  if doubt == 0 or due(packed) > doubt or uncertain(mark) then return mark end
+  local since = pulled(packed) and doubt_pull or doubt
+  if since == 0 or due(packed) > since or uncertain(mark) then return mark end
   if mark == '' then return '1:0:0:' end
   return '1' .. string.sub(mark, 2)
 end
@@ -133,37 +140,9 @@ end
 local function parked(name) return string.sub(GEN, 1, -4) .. 'parked:' .. name end
 local function behind(name) return string.sub(GEN, 1, -4) .. 'behind:' .. name end
 
--- leave removes a waiting message from its order, which is the bucket's or that of the lane in its mark. It returns 1
--- if the message was in that order, else 0.
-local function leave(mark, uid)
-  local aside = lane(mark)
-  if not aside then return redis.call('ZREM', DUE, uid) end
-  redis.call('ZREM', behind(aside), uid)
-  return redis.call('ZREM', parked(aside), uid)
-end
-
--- take_out removes a waiting message that is about to end from every key but msg.
-local function take_out(mark, uid)
-  leave(mark, uid)
-  redis.call('HDEL', MARK, uid)
-  redis.call('HDEL', NEXT, uid)
-end
-
--- placed reports whether a live message stands in its order or is in flight. A message that does neither was claimed by
--- a leader that could not read it.
-local function placed(mark, uid)
-  local aside = lane(mark)
-  return holder(uid) or redis.call('ZSCORE', aside and parked(aside) or DUE, uid) ~= false
-end
-
 -- topic returns the topic of a packed message.
 local function topic(packed)
   return string.sub(packed, 19, 18 + string.byte(packed, 18))
-end
-
--- content returns the packed message, or what remains of it, from the record of an end.
-local function content(record)
-  return string.sub(record, 25 + string.byte(record, 24))
 end
 
 -- source returns the length of a packed message up to its origin and retry schedule, present or not.
@@ -173,6 +152,90 @@ local function source(packed)
   if flags % 2 == 1 then at = at + 16 end
   if bit.band(flags, 2) == 2 then at = at + 8 end
   return at - 1
+end
+
+-- queue returns the ZSET of a topic's messages for pull, in the order in which they are handed out, and rank the place
+-- of a packed message in it. leases_of returns the ZSET of a topic's leases.
+local function queue(on) return string.sub(GEN, 1, -4) .. 'pull:' .. on end
+
+local function rank(packed) return string.format('%.0f', (255 - string.byte(packed, 3)) * 2 ^ 45 + due(packed)) end
+
+local function leases_of(on) return string.sub(GEN, 1, -4) .. 'leased:' .. on end
+
+-- expiry returns when the time to live of a message for pull is over, or nil if it has none.
+local function expiry(packed)
+  if bit.band(string.byte(packed, 2), 2) == 0 then return nil end
+  return due(packed) + struct.unpack('>i8', packed, source(packed) - 7)
+end
+
+-- hasten notes in hastened that an order begins earlier: the bucket's ('') or that of a topic's messages for pull.
+local hastened = {}
+local function hasten(on, at) push(hastened, on, string.format('%.0f', at)) end
+
+-- offer puts a message for pull into its orders. expires is the end of its time to live, or nil.
+local function offer(packed, uid, expires)
+  local on, at = topic(packed), due(packed)
+  redis.call('ZADD', PULL, score(packed), uid)
+  redis.call('ZADD', queue(on), rank(packed), uid)
+  if expires then redis.call('ZADD', EXPIRES, expires, uid) end
+  if redis.call('ZADD', PULLS, 'LT', 'CH', at, on) == 1 then hasten(on, at) end
+end
+
+-- withdraw removes a message for pull from its orders. It returns 1 if the message was in them, else 0.
+local function withdraw(on, uid)
+  local from = queue(on)
+  redis.call('ZREM', from, uid)
+  redis.call('ZREM', EXPIRES, uid)
+  if redis.call('EXISTS', from) == 0 then redis.call('ZREM', PULLS, on) end
+  return redis.call('ZREM', PULL, uid)
+end
+
+-- unlease removes the lease of a message.
+local function unlease(on, uid)
+  local from = leases_of(on)
+  redis.call('HDEL', LEASE, uid)
+  redis.call('ZREM', from, uid)
+  if redis.call('EXISTS', from) == 0 then redis.call('ZREM', LEASING, on) end
+end
+
+-- enter puts a message that waits in no lane into its order. before is the head of the bucket's own order before the
+-- message left it, or nil.
+local function enter(packed, uid, before)
+  if pulled(packed) then return offer(packed, uid, expiry(packed)) end
+  local place = score(packed)
+  before = before or head(DUE)
+  redis.call('ZADD', DUE, place, uid)
+  if not before or tonumber(place) < tonumber(before) then hasten('', due(packed)) end
+end
+
+-- leave removes a waiting message from its order: those for pull, the bucket's, or that of the lane in its mark. It
+-- returns 1 if the message was in that order, else 0.
+local function leave(record, mark, uid)
+  if pulled(record) then return withdraw(topic(record), uid) end
+  local aside = lane(mark)
+  if not aside then return redis.call('ZREM', DUE, uid) end
+  redis.call('ZREM', behind(aside), uid)
+  return redis.call('ZREM', parked(aside), uid)
+end
+
+-- take_out removes a waiting message that is about to end from every key but msg.
+local function take_out(record, mark, uid)
+  leave(record, mark, uid)
+  redis.call('HDEL', MARK, uid)
+  redis.call('HDEL', NEXT, uid)
+end
+
+-- placed reports whether a live message stands in its order or is in flight. A message that does neither was claimed by
+-- a leader that could not read it.
+local function placed(record, mark, uid)
+  local aside = lane(mark)
+  return holder(uid, record)
+    or redis.call('ZSCORE', pulled(record) and PULL or aside and parked(aside) or DUE, uid) ~= false
+end
+
+-- content returns the packed message, or what remains of it, from the record of an end.
+local function content(record)
+  return string.sub(record, 25 + string.byte(record, 24))
 end
 
 -- digit returns the value of a uid's character. The first 41 bits of a uid are its time in ms since 2025, and the next
@@ -208,9 +271,10 @@ end
 -- only.
 local function remains(packed)
   local flags = string.byte(packed, 2)
-  if flags < 4 then return meta(packed) end
+  local left = bit.band(flags, 19)
+  if left == flags then return meta(packed) end
   local length = source(packed)
-  return string.sub(packed, 1, 1) .. string.char(flags % 4) .. string.sub(packed, 3, 11)
+  return string.sub(packed, 1, 1) .. string.char(left) .. string.sub(packed, 3, 11)
     .. struct.pack('>I2', length) .. string.sub(packed, 14, length)
 end
 
@@ -219,15 +283,19 @@ local function may(from, to, kind)
   return string.find(MOVES, string.format('|%d:%d:%d|', from, to, kind), 1, true) ~= nil
 end
 
+-- strange reports whether a packed message has a flag that this tarry does not know.
+local function strange(packed) return live(packed) and (string.byte(packed, 2) or 0) > 63 end
+
 -- packs reports whether the fields that the scripts read of a packed message lie within it.
 local function packs(packed)
-  if #packed < 20 or not live(packed) then return false end
+  if #packed < 20 or not live(packed) or strange(packed) then return false end
   local at = 18
   for _ = 1, 3 do at = at + 1 + (string.byte(packed, at) or #packed) end
   local flags, length = string.byte(packed, 2), struct.unpack('>I2', packed, 12)
   if flags % 2 == 1 then at = at + 16 end
   if bit.band(flags, 2) == 2 then at = at + 8 end
   if bit.band(flags, 4) == 4 then at = at + 18 end
+  if bit.band(flags, 32) == 32 then at = at + 4 end
   return at - 1 <= length and length <= #packed
 end
 
@@ -248,10 +316,11 @@ local function standing(record, alive)
   return live(record) and alive or state(record)
 end
 
--- newer reports whether a newer tarry wrote a record, in a form that this one does not know (codec.go).
+-- newer reports whether a newer tarry wrote a record, in a form or with a flag that this one does not know (codec.go).
 local function newer(record)
   local form = string.byte(record, 1) or 0
-  return form > 3 and form < 32
+  if form == FORM_END then return #record > 24 and strange(content(record)) end
+  return form > FORM_AMENDED and form < 32 or strange(record)
 end
 
 -- unsound returns the error for a record that cannot be read, of a script that has written nothing.
@@ -285,12 +354,17 @@ local function other(record)
   return string.sub(record, 27, 26 + string.byte(record, 26))
 end
 
--- canceled returns the record for the cancel of a packed message, live or dead. unsure is whether the message may have
--- been delivered, and count its version.
-local function canceled(packed, now, unsure, cause, count)
-  return struct.pack('>BBBi8', FORM_END, STATE_CANCELED, unsure and 3 or 2, now) .. string.sub(packed, 4, 11)
-    .. struct.pack('>I4B', count, #cause) .. cause .. remains(packed)
+-- ending returns the record for the end of a packed message, live or dead, in the state to. unsure is whether the
+-- message may have been delivered, and n its version.
+local function ending(to, packed, now, unsure, cause, n)
+  local flags, rest = 2, nil
+  if kept(to) then flags, rest = 4, packed else rest = remains(packed) end
+  return struct.pack('>BBBi8', FORM_END, to, unsure and flags + 1 or flags, now) .. string.sub(packed, 4, 11)
+    .. struct.pack('>I4B', n, #cause) .. cause .. rest
 end
+
+-- canceled is ending for a cancel.
+local function canceled(...) return ending(STATE_CANCELED, ...) end
 
 -- note writes one entry to the outbox: n changes, in fields of size bytes. It returns the entry as "id size changes",
 -- which is written.lua's argument, or '' if no outbox is kept.
@@ -445,9 +519,9 @@ local function comeback(uid, packed, unsure, mark, now, log)
     return false
   end
   redis.call('HDEL', NEXT, uid)
-  if not record or not live(record) or holder(later) then return false end
+  if not record or not live(record) or holder(later, record) then return false end
   local stands = redis.call('HGET', MARK, later)
-  take_out(stands, later)
+  take_out(record, stands, later)
   close(later, record, stands, now, because(KIND_YIELDED, ''), log)
   tally(topic(record), -1)
   unname(record, later) -- the name belongs to the earlier one again
@@ -462,3 +536,55 @@ local function listed(id, on, after, limit)
   local from = after ~= '' and '(' .. after or '[' .. prefix
   return redis.call('ZRANGEBYLEX', NAMES, from, '[' .. prefix .. string.rep('\255', 512), 'LIMIT', 0, limit)
 end
+
+-- after returns how many members of an order stand at or before a place in it. The place is found by binary search: it
+-- costs the same wherever it is, however many members share its score, and whether or not its member is still there.
+local function after(key, at, uid)
+  local from, to = redis.call('ZCOUNT', key, '-inf', '(' .. at), redis.call('ZCOUNT', key, '-inf', at)
+  while from < to do
+    local middle = math.floor((from + to) / 2)
+    if redis.call('ZRANGE', key, middle, middle)[1] <= uid then from = middle + 1 else to = middle end
+  end
+  return from
+end
+
+-- stretches calls visit with the first score of each stretch of a queue, the part of one priority, and with the score
+-- at which messages of that priority and due time 0 would stand, until visit returns true.
+local function stretches(key, visit)
+  local from, stop = '-inf', false
+  while not stop do
+    local top = redis.call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if not top then return end
+    local base = math.floor(tonumber(top) / 2 ^ 45) * 2 ^ 45
+    from = string.format('%.0f', base + 2 ^ 45)
+    stop = visit(tonumber(top), base)
+  end
+end
+
+-- ready returns the uids and scores of the first n ready messages of a queue.
+local function ready(key, now, n)
+  local found = {}
+  stretches(key, function(top, base)
+    if top - base <= now then
+      local got = redis.call('ZRANGEBYSCORE', key, string.format('%.0f', base), string.format('%.0f', base + now),
+        'WITHSCORES', 'LIMIT', 0, n - #found / 2)
+      for _, v in ipairs(got) do found[#found + 1] = v end
+    end
+    return #found >= 2 * n
+  end)
+  return found
+end
+
+-- correct sets a topic's time in pulls to when its next message is due. It returns that time, or nil if none waits.
+local function correct(on)
+  local least
+  stretches(queue(on), function(top, base)
+    if not least or top - base < least then least = top - base end
+  end)
+  redis.call('ZREM', PULLS, on)
+  if least then redis.call('ZADD', PULLS, least, on) end
+  return least
+end
+
+-- grant returns the hash of what a nonce was granted.
+local function grant(nonce) return string.sub(GEN, 1, -4) .. 'grant:' .. nonce end

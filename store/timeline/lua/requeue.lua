@@ -1,22 +1,22 @@
 -- requeue makes a dead message wait again under a new uid. Any instance may call it.
--- KEYS due msg claimed mark ended dead name names big counts
--- ARGV 1 uid of the dead message  2 now in ms  3 new uid  4 score  5 packed message  6 limit of the outbox in bytes
+-- KEYS due msg claimed mark ended dead name names big counts pull pulls lease expires
+-- ARGV 1 uid of the dead message  2 now in ms  3 new uid  4 packed message  5 limit of the outbox in bytes
 -- Result: code (0 unknown, 1 done, 2 not dead, 3 its name is taken, 4 the new uid is
 --      another message's), uid, record
 --      without body, '1' when claimed and mark of: the new message, the message that is
 --      not dead, or the message that has the name; record of the dead one without body;
---      the earliest score if this made it earlier; entry of the outbox
+--      which orders begin earlier (lib.lua, hasten); entry of the outbox
 -- If the dead message may have been delivered, the new one is uncertain: a cancel by the name they share must not
 -- answer for the new one alone.
 -- Outbox: the dead one's uid and the record of its cancel, the new uid and amended
 --      form, at version 1.
 -- Twice: the new uid exists, so the code is 1 again.
-local uid, now, new, place, packed, limit = unpack(ARGV)
-local function answer(code, of, dead, earliest, entry)
+local uid, now, new, packed, limit = unpack(ARGV)
+local function answer(code, of, dead, entry)
   local record = redis.call('HGET', MSG, of)
   if not sound(record) then return unsound(of, record) end
-  return {code, of, first(record), holder(of) and '1' or '', marked(of, record), dead and first(dead) or '',
-    earliest or '', entry or ''}
+  return {code, of, first(record), holder(of, record) and '1' or '', marked(of, record), dead and first(dead) or '',
+    hastened, entry or ''}
 end
 local old = redis.call('HGET', MSG, uid)
 if old and not sound(old) then return unsound(uid, old) end
@@ -24,7 +24,7 @@ if redis.call('HEXISTS', MSG, new) == 1 then
   local made = old and not live(old) and kind(old) == KIND_REQUEUED and other(old) == new
   return answer(made and '1' or '4', new, made and old)
 end
-if not old then return {'0', '', '', '', '', '', '', ''} end
+if not old then return {'0', '', '', '', '', '', hastened, ''} end
 if live(old) or not may(state(old), STATE_CANCELED, KIND_REQUEUED) then return answer('2', uid) end
 local was = content(old)
 local id, key = called(was)
@@ -43,12 +43,12 @@ if taken then return answer('3', taken) end
 local full = overfull(limit)
 if full then return full end
 local record = canceled(was, tonumber(now), doubtful(old), because(KIND_REQUEUED, new), version(old) + 1)
-local before, mark = head(DUE), doubtful(old) and '1:0:0:' or ''
+local mark = doubtful(old) and '1:0:0:' or ''
 redis.call('ZREM', DEAD, uid)
 redis.call('HSET', MSG, uid, record, new, packed)
 if mark ~= '' then redis.call('HSET', MARK, new, mark) end
 remember_end(now, uid)
-redis.call('ZADD', DUE, place, new)
+enter(packed, new)
 if at then
   -- earlier attempts are dropped: numbers count from 1 again, so a new attempt could be taken for an old one
   redis.call('HSET', NAME, at, new)
@@ -60,5 +60,4 @@ tally(topic(packed), 1)
 count()
 local form = amended(packed, mark, because(KIND_REQUEUE, uid), packed)
 local entry = note(2, #uid + #record + #new + #form, uid, record, new, form)
-local earlier = not before or tonumber(place) < tonumber(before)
-return answer('1', new, record, earlier and place, entry)
+return answer('1', new, record, entry)

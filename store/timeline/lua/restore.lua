@@ -1,21 +1,22 @@
 -- restore stores the journal's records that this bucket lacks.
 -- KEYS due msg claimed mark ended name names big dead next counts trimmed refused lanes
+-- KEYS pull pulls lease expires leasing
 -- ARGV 1 now in ms  2 the outbox's field, '' if nothing changed  3 the records are as of this time or
---      later; then for each message: uid, record, score ('' for an end), mark, version in the journal,
---      version once stored, name ('' or as for add)
+--      later; then for each message: uid, record, mark, version in the journal, version once stored, name
+--      ('' or as for add)
 -- Result: for each message a code: 0 same version here, 1 added, 2 raised, 3 in
 --      flight, 4 newer here; entry of the outbox. Or the error OUTDATED if ends of
 --      that time or later are forgotten: a record may be older than its message's end.
--- A recovering leader also replaces messages in flight. A message here counts as missing if it cannot be read, or lives
--- in no order (versions), except in a form of a newer tarry, which counts as newer here. An end here is final, except
--- for a dead message: the journal may know that it was requeued or purged since.
+-- A recovering leader also replaces messages in flight and leased ones. A message here counts as missing if it cannot
+-- be read, or lives in no order (versions), except in a form of a newer tarry, which counts as newer here. An end here
+-- is final, except for a dead message: the journal may know that it was requeued or purged since.
 -- Outbox: ARGV 2, and the uids of those that were stored.
 -- Twice: the second time the versions are the same.
 local forgotten = tonumber(redis.call('GET', TRIMMED) or '0')
 if forgotten > 0 and forgotten >= tonumber(ARGV[3]) then
   return redis.error_reply('OUTDATED ends are forgotten up to ' .. forgotten .. ', read at ' .. ARGV[3])
 end
-local n = (#ARGV - 3) / 7
+local n = (#ARGV - 3) / 6
 local codes, stored = {}, {}
 
 -- call lists a message under its name, in the order of acceptance: so a life of the name that began later stands last,
@@ -53,46 +54,50 @@ local function call(uid, name, topic)
 end
 
 for i = 1, n do
-  local uid, value, place, mark, base, becomes, name = unpack(ARGV, 7 * i - 3, 7 * i + 3)
+  local uid, value, mark, base, becomes, name = unpack(ARGV, 6 * i - 2, 6 * i + 3)
+  local lives, on = live(value), topic(live(value) and value or content(value))
   local old = redis.call('HGET', MSG, uid)
   local spoiled, lost = old and not sound(old), false
   if old and not spoiled and live(old) then
-    lost = not placed(redis.call('HGET', MARK, uid), uid)
+    lost = not placed(old, redis.call('HGET', MARK, uid), uid)
     spoiled = lost
   end
   if spoiled and not newer(old) then old = nil end
   local oldmark = old and redis.call('HGET', MARK, uid)
   local have, code = old and version(old, oldmark) or 0, '1'
   -- At equal versions an end wins: the other record was made after the end was lost.
-  local over = place == '' and old and live(old) and have == tonumber(base)
+  local late = not lives and old and live(old) and have == tonumber(base)
   if old and newer(old) then
     code = '4'
-  elseif not over and (have == tonumber(becomes) or have == tonumber(base)) then
+  elseif not late and (have == tonumber(becomes) or have == tonumber(base)) then
     code = '0'
   elseif have > tonumber(becomes) or (old and not live(old)
-    and not may(state(old), place == '' and state(value) or STATE_WAITING, KIND_RESTORED)) then
+    and not may(state(old), lives and STATE_WAITING or state(value), KIND_RESTORED)) then
     code = '4'
-  elseif not recovering and holder(uid) then
+  elseif not recovering and (claimed(uid) or redis.call('HEXISTS', LEASE, uid) == 1) then
     code = '3'
   else
     local counted = redis.call('HDEL', CLAIMED, uid) == 1 or lost
+    if redis.call('HEXISTS', LEASE, uid) == 1 then
+      unlease(on, uid)
+      counted = true
+    end
     if spoiled then
       redis.call('HDEL', REFUSED, uid)
-      counted = leave(redis.call('HGET', MARK, uid), uid) == 1 or counted
+      counted = leave('', redis.call('HGET', MARK, uid), uid) + withdraw(on, uid) > 0 or counted
       for _, lane in ipairs(lost and redis.call('SMEMBERS', LANES) or {}) do -- its mark may not say in which lane it is
         redis.call('ZREM', behind(lane), uid)
         redis.call('ZREM', parked(lane), uid)
       end
-      local on = topic(place ~= '' and value or content(value)) -- also the topic that it had
       if redis.call('ZREM', DEAD, uid) == 1 then
         tally(on, 0, -1)
-      elseif counted or place ~= '' then -- a claim may have removed it from its order
+      elseif counted or lives then -- a claim may have removed it from its order
         tally(on, -1)
       end
     elseif old then
       code = '2'
       if live(old) then
-        leave(oldmark, uid)
+        leave(old, oldmark, uid)
         tally(topic(old), -1)
       else
         redis.call('ZREM', DEAD, uid)
@@ -101,25 +106,22 @@ for i = 1, n do
     end
     redis.call('HDEL', MARK, uid) -- a removal comes first: then a full Redis accepts the rest
     redis.call('HSET', MSG, uid, value)
-    local at = 14
-    if place ~= '' then
-      redis.call('ZADD', DUE, place, uid)
+    if lives then
+      enter(value, uid)
       if mark ~= '' then redis.call('HSET', MARK, uid, mark) end
       if #value > 16384 then redis.call('SET', BIG, '1') end
-      tally(topic(value), 1)
+      tally(on, 1)
     else
       redis.call('HDEL', NEXT, uid)
-      at = at + 24 + string.byte(value, 24)
       if kept(state(value)) then
         redis.call('ZADD', DEAD, struct.unpack('>i8', value, 4), uid)
-        tally(topic(content(value)), 0, 1)
+        tally(on, 0, 1)
       else
         remember_end(ARGV[1], uid)
       end
     end
     if name ~= '' then
-      local packed = string.sub(value, at - 13)
-      call(uid, name, topic(packed))
+      call(uid, name, on)
     end
     stored[#stored + 1] = uid
   end

@@ -1,5 +1,5 @@
 -- return releases claimed messages to waiting; it skips those that are not held by the given claim.
--- KEYS claimed due term mark lanes msg next ended counts name names refused
+-- KEYS claimed due term mark lanes msg next ended counts name names refused pull pulls lease expires
 -- ARGV 1 term  2 now in ms  3 the outbox's field, '' if nothing changed; then for each message: uid, score,
 --      mark, number of the claim
 --      score '' stands for the message's own; mark '' is none, '=' keeps the mark except for its
@@ -19,7 +19,7 @@ local back, over, log, lanes, others = {}, 0, {}, {}, {}
 local nexts = redis.call('EXISTS', NEXT) == 1
 for i = 1, n do
   local uid, place, mark, claim = unpack(ARGV, 4 * i, 4 * i + 3)
-  local held = holder(uid) == ARGV[1] .. ':' .. claim
+  local held = claimed(uid) == ARGV[1] .. ':' .. claim
   local packed = held and redis.call('HGET', MSG, uid)
   local from = packed and standing(packed, STATE_IN_FLIGHT)
   if from == STATE_NONE then

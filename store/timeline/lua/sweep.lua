@@ -1,6 +1,6 @@
 -- sweep moves back to waiting, marked uncertain, the messages that leaders of lower terms, or earlier runs of this one,
 -- had claimed.
--- KEYS claimed due msg term mark next ended counts name names refused
+-- KEYS claimed due msg term mark next ended counts name names refused pull pulls lease expires
 -- ARGV 1 term  2 limit  3 also this term's claims up to this number, or 'all'  4 now in ms
 -- Result: how many were moved; entry of the outbox; its fields
 -- If another push stands as the next one under a message's name, one of the two ends (lib.lua, comeback). A message

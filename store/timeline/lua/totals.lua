@@ -1,7 +1,7 @@
 -- totals counts what a bucket holds. It writes nothing.
--- KEYS due claimed dead lanes
+-- KEYS due claimed dead lanes pull lease
 -- ARGV 1 highest score that is due; then pairs: prefix of a hold's lanes, number of the hold
--- Result: how many are claimed, how many are dead, then for each of four holds how
+-- Result: how many are claimed, how many are leased, how many are dead, then for each of five holds how
 --      many wait, how many of them are due, earliest of their own places or ''
 -- A message in a lane was due when it entered the lane. It may stand later than its own place, which is then in the
 -- lane's second ZSET: so no message needs to be read.
@@ -11,8 +11,10 @@ local function earliest(h, key)
   local first = head(key)
   if first and (not h[3] or tonumber(first) < tonumber(h[3])) then h[3] = first end
 end
-held[0] = {redis.call('ZCARD', DUE), redis.call('ZCOUNT', DUE, '-inf', ARGV[1]), false}
-earliest(held[0], DUE)
+for h, key in pairs({[0] = DUE, [4] = PULL}) do
+  held[h] = {redis.call('ZCARD', key), redis.call('ZCOUNT', key, '-inf', ARGV[1]), false}
+  earliest(held[h], key)
+end
 for _, lane in ipairs(redis.call('SMEMBERS', LANES)) do
   local hold = 1
   for i = 2, #ARGV, 2 do
@@ -25,9 +27,10 @@ for _, lane in ipairs(redis.call('SMEMBERS', LANES)) do
 end
 local counts = {
   tostring(math.max(redis.call('HLEN', CLAIMED) - 1, 0)), -- less the one field that is not a claim
+  tostring(math.max(redis.call('HLEN', LEASE) - 1, 0)),
   tostring(redis.call('ZCARD', DEAD)),
 }
-for i = 0, 3 do
+for i = 0, 4 do
   push(counts, tostring(held[i][1]), tostring(held[i][2]))
   counts[#counts + 1] = held[i][3] or ''
 end

@@ -74,7 +74,7 @@ func (t *Tarry) Restored(ctx context.Context, certificates []string) (at time.Ti
 	return at, nil
 }
 
-// whole returns why not all buckets are certified, or nothing. A certificate ends with its phase.
+// whole returns why not all buckets are certified, or nothing. A certificate names its phase.
 func (t *Tarry) whole(ctx context.Context, certificates []string) error {
 	for _, key := range certificates {
 		switch text, err := t.Redis.Client.Get(ctx, key).Result(); {
@@ -82,7 +82,7 @@ func (t *Tarry) whole(ctx context.Context, certificates []string) error {
 			return fmt.Errorf("%s is not there", key)
 		case err != nil:
 			return fmt.Errorf("read %s: %w", key, err)
-		case !strings.HasSuffix(text, " whole"):
+		case !strings.Contains(text, " whole"):
 			return fmt.Errorf("%s is %q", key, text)
 		}
 	}

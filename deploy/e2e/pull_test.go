@@ -1,0 +1,221 @@
+package e2e_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"net/http"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// pulled is what the consumers of a story know of one message.
+type pulled struct {
+	due     time.Time
+	attempt int       // when it came last
+	until   time.Time // end of the lease that was not settled, or zero
+	acked   bool
+}
+
+// pullers are consumers without an MQ client, which share what they know. Each asks any instance.
+type pullers struct {
+	s    *site.Site
+	mu   sync.Mutex
+	all  map[string]*pulled // by uid
+	void time.Time          // Redis lost its data then: leases of before are void
+}
+
+// leaseLength is how long the pullers lease. A message that comes earlier to another one was leased twice.
+const leaseLength = 2 * time.Second
+
+// push pushes n messages for pull, due within a second.
+func (p *pullers) push(n int) {
+	p.s.T.Helper()
+	for i := range n {
+		door := p.s.Instances[i%len(p.s.Instances)]
+		a := p.s.Push(door, map[string]any{"topic": fmt.Sprintf("work.%d", i%3), "deliver": "pull", "priority": i % 4,
+			"delay": fmt.Sprintf("%dms", 1000*i/n), "retry": "0,0,0,0,0,0,0,0", "body": "to pull"})
+		p.mu.Lock()
+		p.all[a.UID] = &pulled{due: a.Due}
+		p.mu.Unlock()
+	}
+}
+
+// work pulls and settles until stop is closed: mostly with an ack, else with a nack or a release, or not at all.
+func (p *pullers) work(seed uint64, stop chan struct{}) {
+	rnd := rand.New(rand.NewPCG(seed, 1))
+	for {
+		select {
+		case <-stop:
+			return
+		default:
+		}
+		topic := fmt.Sprintf("work.%d", rnd.IntN(3))
+		a, err := p.any(rnd).Call(p.s.T.Context(), http.MethodPost, "/v1/topics/"+topic+"/pull",
+			map[string]any{"max": 5, "lease": leaseLength.String(), "consumer": fmt.Sprint("worker ", seed)})
+		var batch struct {
+			Messages []struct {
+				UID, Receipt string
+				Attempt      int
+				Until        time.Time `json:"lease_until"`
+			}
+		}
+		if err != nil || a.Status != http.StatusOK || json.Unmarshal([]byte(a.Raw), &batch) != nil ||
+			len(batch.Messages) == 0 {
+			site.Pause(p.s.T.Context(), 20*time.Millisecond)
+			continue
+		}
+		now := time.Now()
+		for _, m := range batch.Messages {
+			p.came(m.UID, m.Attempt, now, m.Until)
+		}
+		for _, m := range batch.Messages {
+			switch n := rnd.IntN(10); {
+			case n == 0: // it lapses
+			case n == 1:
+				p.settle(rnd, m.UID, m.Receipt, "nack", map[string]any{"delay": "50ms"})
+			case n == 2:
+				p.settle(rnd, m.UID, m.Receipt, "release", nil)
+			default:
+				p.settle(rnd, m.UID, m.Receipt, "ack", nil)
+			}
+		}
+	}
+}
+
+func (p *pullers) any(rnd *rand.Rand) *site.Instance {
+	return p.s.Instances[rnd.IntN(len(p.s.Instances))]
+}
+
+// came judges a message that a pull returned.
+func (p *pullers) came(uid string, attempt int, now, until time.Time) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	m := p.all[uid]
+	switch {
+	case m == nil:
+		p.s.T.Errorf("%s came and was not pushed", uid)
+		return
+	case now.Before(m.due):
+		p.s.T.Errorf("%s came %s early", uid, m.due.Sub(now))
+	case m.acked:
+		p.s.T.Errorf("%s came after it was acknowledged", uid)
+	case now.Add(50*time.Millisecond).Before(m.until) && m.until.After(p.void.Add(leaseLength)):
+		p.s.T.Errorf("%s came %s before the end of its lease", uid, m.until.Sub(now))
+	case attempt < m.attempt || attempt > m.attempt+1:
+		p.s.T.Errorf("%s came as attempt %d after %d", uid, attempt, m.attempt)
+	}
+	m.attempt, m.until = attempt, until
+}
+
+// settle settles a lease, and asks again at another instance until it has an answer.
+func (p *pullers) settle(rnd *rand.Rand, uid, receipt, verb string, body any) {
+	// Whatever the answer, the message may come again from now on.
+	p.mu.Lock()
+	p.all[uid].until = time.Time{}
+	p.mu.Unlock()
+	for begun := time.Now(); time.Since(begun) < site.Patience; site.Pause(p.s.T.Context(), 20*time.Millisecond) {
+		a, err := p.any(rnd).Call(p.s.T.Context(), http.MethodPost, "/v1/leases/"+receipt+"/"+verb, body)
+		switch {
+		case err != nil || a.Status >= 500:
+			continue
+		case a.Status == http.StatusOK && verb == "ack":
+			p.mu.Lock()
+			p.all[uid].acked = true
+			p.mu.Unlock()
+		case a.Status != http.StatusOK && a.Error != "lease_lost":
+			p.s.T.Errorf("%s of %s: %d %s", verb, uid, a.Status, a.Raw)
+		}
+		return
+	}
+	p.s.T.Errorf("nobody answers a %s", verb)
+}
+
+// left counts the messages that were not acknowledged.
+func (p *pullers) left() (n int) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, m := range p.all {
+		if !m.acked {
+			n++
+		}
+	}
+	return n
+}
+
+// busy waits until a share of the messages is acknowledged.
+func (p *pullers) busy(left int) {
+	p.s.T.Helper()
+	lab.Eventually(p.s.T, site.Patience, func() error {
+		if n := p.left(); n > left {
+			return fmt.Errorf("%d messages are left, want %d", n, left)
+		}
+		return nil
+	})
+}
+
+// Consumers pull at any instance while leaders die and Redis loses everything: nothing is lost, early, or leased twice
+// at one time, nothing acknowledged comes again, and attempts rise by one. Where only the leader, ZooKeeper and NATS
+// are away, pulls and acknowledgements go on.
+func TestConsumersPullThroughEveryLoss(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.Options{Zk: true})
+	s.Journal("sync", lab.SharedMariaDB(t))
+	a, b := s.Start("a"), s.Start("b")
+	p := &pullers{s: s, all: map[string]*pulled{}}
+	const n = 240
+	p.push(n)
+	stop := make(chan struct{})
+	var workers sync.WaitGroup
+	for i := range 4 {
+		workers.Go(func() { p.work(uint64(i), stop) })
+	}
+	defer workers.Wait()
+	var once sync.Once
+	end := func() { once.Do(func() { close(stop) }) }
+	defer end()
+
+	p.busy(n * 3 / 4)
+	leader, term := s.Leader(0, a, b)
+	leader.Kill() // with leases out
+	s.Leader(term, s.Others(leader)...)
+	leader.Restart()
+	s.Ready(leader)
+	p.busy(0)
+
+	// Nobody leads, and neither ZooKeeper nor NATS answers: what was pushed before is due, pulled and acknowledged. What
+	// lapses waits.
+	p.push(n)
+	s.Zk.Kill()
+	s.Nats.Kill()
+	p.busy(n / 4)
+	s.Zk.Restart()
+	s.Nats.Restart()
+	s.Ready(a)
+	s.Ready(b)
+	p.busy(0)
+
+	p.push(n)
+	ready := s.Push(a, map[string]any{"topic": "quiet.work", "deliver": "pull", "delay": 0}).UID
+	p.busy(n / 2)
+	before := certified(s)
+	p.mu.Lock()
+	p.void = time.Now()
+	p.mu.Unlock()
+	if err := s.Client().FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	whole(s, before, a, b)
+	p.busy(0)
+	edited := s.Must(b, http.MethodPatch, "/v1/messages/"+ready, map[string]any{"priority": 7})
+	if edited.Status != http.StatusOK {
+		t.Errorf("a ready message cannot be edited after a loss: %d %s", edited.Status, edited.Raw)
+	}
+	end()
+	workers.Wait()
+	s.Says(a, 0, "", "verify")
+}

@@ -1,0 +1,89 @@
+-- lease takes ready messages of a topic into leases.
+-- KEYS pull pulls msg mark lease leasing expires refused paused
+-- ARGV 1 topic  2 now in ms  3 how many at most  4 bytes  5 '1' if the first message may exceed them
+--      6 nonce  7 how long the nonce is remembered after its last lease is over, in ms  8 when the leases begin
+--      9 how long they are, in ms  10 '1' if that holds whatever the messages say  11 consumer
+--      12 time of the last change of pauses that the caller knows
+-- Result: '1' if the nonce was granted before; a time no later than when the next message is due, '' for none; how many
+--      messages were set aside; then for each: uid, packed message, mark, end of the lease.
+--      Or the error PAUSED if the pauses changed later.
+-- A message past its time to live leaves the queue, so that others come, and waits for the leader in the other orders.
+-- One that cannot be read leaves all of them and is listed as refused.
+-- Twice or late: the nonce was granted, so nothing is taken; the answer is what is still leased under it.
+if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. ' filling ' .. (run or present())) end
+local changed = redis.call('HGET', PAUSED, '') or '0'
+if tonumber(changed) > tonumber(ARGV[12]) then return redis.error_reply('PAUSED at ' .. changed) end
+local on, now, limit, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local nonce, start = ARGV[6], tonumber(ARGV[8])
+local key, granted = grant(nonce), redis.call('HGET', grant(nonce), '')
+local result = {granted and '1' or '', '', '0'}
+local function hand_out(uid, packed, mark, till)
+  push(result, uid, packed)
+  push(result, mark, till)
+end
+
+if granted then
+  for at = 1, #granted - 17, 18 do
+    local uid = string.sub(granted, at, at + 17)
+    local lease, packed = redis.call('HGET', LEASE, uid), redis.call('HGET', MSG, uid)
+    if lease and string.sub(lease, 1, 16) == nonce and sound(packed) then
+      hand_out(uid, packed, marked(uid, packed), redis.call('ZSCORE', leases_of(topic(packed)), uid))
+    end
+  end
+  return result
+end
+
+local from, uids, aside, weight, latest, first = queue(on), {}, 0, 0, now, nil
+local full, out = false, false
+while not full and not out and #uids < limit and aside < 1000 do
+  local asked = math.min(limit - #uids, 250)
+  local found = ready(from, now, asked)
+  local gone, leases, ends, took = {}, {}, {}, {}
+  for i = 1, #found, 2 do
+    local uid = found[i]
+    local packed = redis.call('HGET', MSG, uid)
+    local fit = packed and sound(packed)
+    local expires = fit and bit.band(string.byte(packed, 2), 2) == 2 and redis.call('ZSCORE', EXPIRES, uid)
+    if not fit then
+      withdraw(on, uid)
+      if packed then refuse(uid, STATE_NONE, STATE_IN_FLIGHT, KIND_PLAIN, now, packed) end
+    elseif not pulled(packed) or topic(packed) ~= on then
+      gone[#gone + 1] = uid
+    elseif expires and tonumber(expires) <= now then
+      gone[#gone + 1] = uid
+      aside = aside + 1
+    else
+      weight = weight + #packed
+      if weight > bytes and (#uids > 0 or ARGV[5] ~= '1') then full = true break end
+      local length = tonumber(ARGV[9])
+      if ARGV[10] ~= '1' and bit.band(string.byte(packed, 2), 32) == 32 then
+        length = struct.unpack('>I4', packed, #meta(packed) - 3)
+      end
+      local till = start + length
+      latest, first = math.max(latest, till), math.min(first or till, till)
+      gone[#gone + 1], took[#took + 1], uids[#uids + 1] = uid, uid, uid
+      push(leases, uid, table.concat({nonce, ARGV[8], expires or '0', ARGV[11]}, ' '))
+      push(ends, till, uid)
+      hand_out(uid, packed, marked(uid, packed), string.format('%.0f', till))
+    end
+  end
+  if #gone > 0 then redis.call('ZREM', from, unpack(gone)) end
+  if #took > 0 then
+    redis.call('ZREM', PULL, unpack(took))
+    redis.call('ZREM', EXPIRES, unpack(took))
+    if redis.call('EXISTS', LEASE) == 0 then push(leases, '', string.rep('-', 65)) end -- see doc.go: as in claimed
+    redis.call('HSET', LEASE, unpack(leases))
+    redis.call('ZADD', leases_of(on), unpack(ends))
+    redis.call('ZADD', LEASING, 'LT', first, on)
+  end
+  out = #found < 2 * asked and not full
+end
+if limit > 0 then
+  redis.call('DEL', key) -- a removal, so that a full Redis does not refuse it
+  redis.call('HSET', key, '', table.concat(uids))
+  redis.call('PEXPIRE', key, string.format('%.0f', latest - now + tonumber(ARGV[7])))
+end
+local known = not out and redis.call('EXISTS', from) == 1
+local at = tonumber(known and redis.call('ZSCORE', PULLS, on) or '') or not known and correct(on)
+result[2], result[3] = at and string.format('%.0f', at) or '', tostring(aside)
+return result

@@ -1,0 +1,202 @@
+-- settle ends, returns or extends leases, and ends messages past their time to live.
+-- KEYS pull pulls due msg mark lease claimed leasing expires dead ended next name names counts refused term
+-- ARGV 1 term, '' without  2 now in ms  3 bytes: it stops after the item that reaches them; then for each item:
+--      verb (a ack, n nack, d dead, r release, e extend, u undo, x expire)  uid  topic  nonce, '' for any
+--      number: when a nack is due again, or when an extended lease ends  '1' if only a lease that is over is meant
+--      kind and reason of the change
+-- Result: entry of the outbox; which orders begin earlier (lib.lua, hasten); for each item that it reached, a text of:
+--      code (0 lost, 1 done, 2 done before), state, due, version, refusals, when it ended, end of the lease;
+--      then the outbox's fields
+-- A verb acts on the lease of exactly this uid, topic and nonce. What comes back past its time to live expires instead.
+-- If another push stands as the next one under its name, one of the two ends (lib.lua, comeback). A message that cannot
+-- be read loses its lease and enters no order; it is listed as refused.
+-- Outbox: uid and, for each change, form, start of the lease, attempt and tries, and the record of the end or the
+--      amended form; uid and record of a cancel.
+-- Twice: an ack finds the message delivered, dead finds it dead; a nack and a release find themselves in the grant.
+local stale = ARGV[1] ~= '' and check(ARGV[1])
+if stale then return stale end
+local now, room = tonumber(ARGV[2]), tonumber(ARGV[3])
+local log, gone, told, size = {}, {}, {}, 0
+local nexts = redis.call('EXISTS', NEXT) == 1
+
+-- read returns what a lease says: when it began, the end of the message's time to live or 0, and the consumer.
+local function read(lease)
+  local from, expires, consumer = string.match(lease, '^%x+ (%d+) (%d+) (.*)$')
+  return tonumber(from), tonumber(expires), consumer
+end
+
+-- change notes a change for the journal. from and attempt are those of the lease, 0 without one; tries is how many
+-- leases ended in vain before.
+local function change(uid, from, attempt, tries, form)
+  push(log, uid, struct.pack('>Bi8I4I4', FORM_LEASED, from, attempt, tonumber(tries)) .. form)
+end
+
+-- cause returns the cause of a change by a consumer.
+local function cause(kind, reason, consumer)
+  if consumer ~= '' then reason = 'by ' .. consumer .. (reason ~= '' and ': ' .. reason or '') end
+  if kind == KIND_PLAIN and reason == '' then return '' end
+  return string.sub(because(kind, '') .. reason, 1, 255)
+end
+
+-- attempt_of returns the attempt of a message that is leased.
+local function attempt_of(packed, mark) return struct.unpack('>I4', packed, 14) + tonumber((numbers(mark))) end
+
+-- finish ends a message that is in no order. It returns the record.
+local function finish(uid, packed, mark, to, why, from, attempt)
+  local record = ending(to, packed, now, uncertain(mark), why, 2 + changes(mark))
+  redis.call('HDEL', MARK, uid)
+  if nexts then redis.call('HDEL', NEXT, uid) end
+  redis.call('HSET', MSG, uid, record)
+  if kept(to) then
+    redis.call('ZADD', DEAD, ARGV[2], uid)
+    tally(topic(packed), -1, 1)
+  else
+    gone[#gone + 1] = uid
+    tally(topic(packed), -1)
+  end
+  change(uid, from, attempt, numbers(mark), record)
+  return record
+end
+
+-- expire ends a message past its time to live.
+local function expire(uid, packed, mark, tried, from, attempt)
+  local why = because(KIND_TRIED, '')
+  if not tried then why = because(KIND_PLAIN, '') .. 'its time to live was over' end
+  return finish(uid, packed, mark, STATE_EXPIRED, why, from, attempt)
+end
+
+-- back returns a message to waiting. It returns its record and mark.
+local function back(uid, packed, lease, verb, at, kind, reason)
+  local from, expires, consumer = read(lease)
+  local was, key, counts = redis.call('HGET', MARK, uid) or '', grant(string.sub(lease, 1, 16)), verb == 'n'
+  local mark = effective(was, packed)
+  local refusals, attempt = numbers(mark), attempt_of(packed, mark)
+  unlease(topic(packed), uid)
+  if redis.call('EXISTS', key) == 1 then
+    redis.call('HSET', key, uid, verb)
+    if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
+  end
+  if expires > 0 and expires <= now then
+    return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
+  end
+  if nexts and comeback(uid, packed, uncertain(mark), was, ARGV[2], log) then
+    return redis.call('HGET', MSG, uid), ''
+  end
+  if not counts then mark = was end
+  if counts or kind ~= KIND_PLAIN then
+    if counts then
+      packed = string.sub(packed, 1, 3) .. struct.pack('>i8', at) .. string.sub(packed, 12)
+      redis.call('HSET', MSG, uid, packed)
+      refusals = string.format('%.0f', tonumber(refusals) + 1)
+    end
+    mark = table.concat({uncertain(mark) and '1' or '0', refusals, string.format('%.0f', changes(mark) + 1), ''}, ':')
+    redis.call('HSET', MARK, uid, mark)
+    change(uid, from, attempt, '0', amended(packed, mark, cause(kind, reason, consumer), ''))
+  end
+  offer(packed, uid, expires > 0 and expires or nil)
+  return packed, mark
+end
+
+-- undo releases what a nonce was granted and is still leased, and makes sure that it is granted nothing more.
+local function undo(nonce)
+  local key = grant(nonce)
+  local granted = redis.call('HGET', key, '') or ''
+  redis.call('HDEL', key, '') -- a removal, so that a full Redis does not refuse the rest
+  redis.call('HSET', key, '', '-')
+  if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
+  for i = 1, #granted - 17, 18 do
+    local uid = string.sub(granted, i, i + 17)
+    local lease, packed = redis.call('HGET', LEASE, uid), redis.call('HGET', MSG, uid)
+    if lease and string.sub(lease, 1, 16) == nonce and sound(packed) then
+      back(uid, packed, lease, 'r', 0, KIND_PLAIN, '')
+    end
+  end
+end
+
+-- before reports whether an item was done before, on a message with this state.
+local function before(verb, uid, nonce, stands)
+  if verb == 'a' then return stands == STATE_DELIVERED end
+  if stands == STATE_DEAD and (verb == 'd' or verb == 'n') then return true end
+  return (verb == 'n' or verb == 'r') and nonce ~= '' and redis.call('HGET', grant(nonce), uid) == verb
+end
+
+-- tell answers an item with the message as it is now.
+local function tell(code, record, mark, held, till)
+  local stands, at, ended = STATE_NONE, 0, 0
+  if record and live(record) then
+    stands, at = held and STATE_IN_FLIGHT or STATE_WAITING, due(record)
+  elseif record then
+    stands, at, ended = state(record), struct.unpack('>i8', record, 12), struct.unpack('>i8', record, 4)
+  end
+  local n = record and version(record, mark) or 0
+  told[#told + 1] = string.format('%d %d %.0f %.0f %s %.0f %.0f', code, stands, at, n, numbers(mark), ended,
+    tonumber(till or '0'))
+end
+
+-- spoil removes a message that is not there or cannot be read from where it waits or is leased.
+local function spoil(uid, on, record)
+  unlease(on, uid)
+  withdraw(on, uid)
+  if record then refuse(uid, STATE_NONE, STATE_WAITING, KIND_PLAIN, now, record) end
+end
+
+-- settle does one item.
+local function settle(verb, uid, on, nonce, at, only, kind, reason)
+  local record, lease = redis.call('HGET', MSG, uid), redis.call('HGET', LEASE, uid)
+  local mine = lease and (nonce == '' or string.sub(lease, 1, 16) == nonce)
+  if not record or not sound(record) then
+    if mine or verb == 'x' then spoil(uid, on, record) end
+    return tell(0)
+  end
+  local ended = not live(record)
+  if topic(ended and content(record) or record) ~= on then return tell(0) end
+  local mark = ended and '' or redis.call('HGET', MARK, uid) or ''
+  local till = lease and redis.call('ZSCORE', leases_of(on), uid)
+  local held = lease or not ended and claimed(uid)
+  size = size + #record
+  if verb == 'x' then
+    local expires = not lease and redis.call('ZSCORE', EXPIRES, uid)
+    if ended or not expires or tonumber(expires) > now then return tell(0, record, mark, held) end
+    mark = effective(mark, record)
+    leave(record, mark, uid)
+    return tell(1, expire(uid, record, mark, numbers(mark) ~= '0', 0, 0), '')
+  end
+  if not mine or ended or only and tonumber(till or '0') > now then
+    local code = before(verb, uid, nonce, ended and state(record) or STATE_WAITING) and 2 or 0
+    return tell(code, record, mark, held)
+  end
+  if verb == 'e' then
+    at = math.max(at, tonumber(till or '0'))
+    redis.call('ZREM', leases_of(on), uid)
+    redis.call('ZADD', leases_of(on), at, uid)
+    return tell(1, record, mark, true, at)
+  end
+  if verb == 'a' or verb == 'd' then
+    local from, _, consumer = read(lease)
+    mark = effective(mark, record)
+    unlease(on, uid)
+    return tell(1, finish(uid, record, mark, verb == 'a' and STATE_DELIVERED or STATE_DEAD,
+      cause(kind, reason, consumer), from, attempt_of(record, mark)), '')
+  end
+  return tell(1, back(uid, record, lease, verb, at, kind, reason))
+end
+
+for i = 4, #ARGV, 8 do
+  if size >= room then break end
+  local verb, uid, on, nonce, at, only, kind, reason = unpack(ARGV, i, i + 7)
+  if verb == 'u' then
+    undo(nonce)
+    tell(1)
+  else
+    settle(verb, uid, on, nonce, tonumber(at), only == '1', tonumber(kind), reason)
+  end
+end
+if #gone > 0 then remember_end(ARGV[2], table.concat(gone)) end
+count()
+local entry = ''
+if #log > 0 then
+  size = 0
+  for _, field in ipairs(log) do size = size + #field end
+  entry = note(#log / 2, size, unpack(log))
+end
+return {entry, hastened, told, log}
