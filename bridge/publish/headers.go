@@ -78,7 +78,7 @@ func (w *headerWriter) write(m *message.Message, subject string, retry *message.
 	}
 	if !retry.Empty() {
 		// Many messages share a schedule.
-		if retry.Jitter != w.retry.Jitter || !slices.Equal(retry.Delays, w.retry.Delays) {
+		if retry.Jitter != w.retry.Jitter || retry.None != w.retry.None || !slices.Equal(retry.Delays, w.retry.Delays) {
 			w.retry, w.own[ownRetry] = *retry, wire.Retry(*retry).String()
 		}
 		w.header[wire.HeaderRetry] = w.own[ownRetry : ownRetry+1 : ownRetry+1]

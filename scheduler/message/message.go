@@ -228,6 +228,8 @@ type Retry struct {
 	Delays []time.Duration // whole milliseconds
 	// Jitter moves each delay by up to this many percent, either way.
 	Jitter uint8
+	// None: there is no retry, whatever other schedules say.
+	None bool
 }
 
 // DefaultRetry returns the schedule of messages that have none: nine retries within a little more than a day, as
@@ -237,8 +239,8 @@ func DefaultRetry() Retry {
 		time.Hour, 2 * time.Hour, 6 * time.Hour, 15 * time.Hour}}
 }
 
-// Empty reports whether the schedule has no retries.
-func (r *Retry) Empty() bool { return len(r.Delays) == 0 }
+// Empty reports whether there is no schedule.
+func (r *Retry) Empty() bool { return len(r.Delays) == 0 && !r.None }
 
 // After returns the delay of the n-th retry, counted from 1. over reports that there is no such retry.
 func (r *Retry) After(n int) (delay time.Duration, over bool) {

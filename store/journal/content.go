@@ -146,9 +146,12 @@ func headersSize(headers []message.Header) int {
 }
 
 // riderForm is the first byte of headers that carry further fields: rare fields have no columns of their own. After the
-// form come the origin (uvarint length and text), the jitter of the retry schedule (a byte), its delays (uvarint count,
+// form come the origin (uvarint length and text), the jitter of the retry schedule (a byte, noRetry for no retry), its delays (uvarint count,
 // then uvarint ms each), and the headers as in headersForm.
-const riderForm = 2
+const (
+	riderForm = 2
+	noRetry   = 255
+)
 
 // packContent packs a message's headers, with its origin and retry schedule if it has any.
 func packContent(m *message.Message) []byte {
@@ -158,7 +161,11 @@ func packContent(m *message.Message) []byte {
 	packed := []byte{riderForm}
 	packed = binary.AppendUvarint(packed, uint64(len(m.Origin)))
 	packed = append(packed, m.Origin...)
-	packed = append(packed, m.Retry.Jitter)
+	jitter := m.Retry.Jitter
+	if m.Retry.None {
+		jitter = noRetry
+	}
+	packed = append(packed, jitter)
 	packed = binary.AppendUvarint(packed, uint64(len(m.Retry.Delays)))
 	for _, d := range m.Retry.Delays {
 		packed = binary.AppendUvarint(packed, uint64(d/time.Millisecond))
@@ -193,7 +200,9 @@ func unpackContent(packed []byte, m *message.Message) (err error) {
 	if len(rest) == 0 {
 		return errHeaders
 	}
-	m.Retry.Jitter, rest = rest[0], rest[1:]
+	if m.Retry.Jitter, rest = rest[0], rest[1:]; m.Retry.Jitter == noRetry {
+		m.Retry = message.Retry{None: true}
+	}
 	for range min(number(), uint64(len(packed))) {
 		ms := number()
 		if bad || ms > uint64(1<<62/time.Millisecond) {

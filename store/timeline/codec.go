@@ -25,7 +25,7 @@ import (
 //	          digest, 16 bytes, when named
 //	          TTL in ms, 8 bytes, when flagged
 //	          origin, the 18 bytes of a uid, when flagged
-//	          retry schedule, when flagged: jitter, a byte; uvarint count, at least 1, and uvarint ms each
+//	          retry schedule, when flagged: jitter, a byte; uvarint count, 0 for no retry, and uvarint ms each
 //	          lease in ms, 4 bytes, when flagged
 //	          headers: uvarint count, then uvarint length and text of name and value each
 //	          body: the rest
@@ -190,10 +190,12 @@ func unpack(uid message.UID, s string) (*message.Message, error) {
 	if flags&flagRetry != 0 {
 		m.Retry.Jitter = r.byte()
 		n := r.uvarint()
-		if n < 1 || n > len(s)-r.at {
+		if n > len(s)-r.at || n == 0 && m.Retry.Jitter > 0 {
 			r.bad, n = true, 0
 		}
-		m.Retry.Delays = make([]time.Duration, n)
+		if m.Retry.None = n == 0; n > 0 {
+			m.Retry.Delays = make([]time.Duration, n)
+		}
 		for i := range m.Retry.Delays {
 			m.Retry.Delays[i] = r.millis(r.uvarint64())
 		}

@@ -25,7 +25,9 @@ func sample() *message.Message {
 
 func TestPack_ComesBackWhole(t *testing.T) {
 	plain := &message.Message{UID: "t-0123456789abcdef", Topic: "a", Due: 5, Attempt: 1}
-	for _, m := range []*message.Message{sample(), plain} {
+	once := sample()
+	once.Retry = message.Retry{None: true}
+	for _, m := range []*message.Message{sample(), plain, once} {
 		b, err := pack(nil, m)
 		if err != nil {
 			t.Fatal(err)

@@ -158,7 +158,7 @@ func phrase(err error) string {
 // schedule is a schedule of retries. wire reads it, like the schedule of a message.
 func schedule() text {
 	limit := fmt.Sprintf(
-		"up to %d delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20%% behind them for jitter; %d bytes",
+		"up to %d delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20%% behind them for jitter; or none; %d bytes",
 		wire.MaxRetries, wire.RetryRoom)
 	return text{"delays", limit, func(s string) string {
 		if strings.Contains(s, "@") {

@@ -153,7 +153,7 @@ func edges(t *testing.T) map[string]edge {
 		"http.tls.key":     edgesOfFile(file, dir),
 		"http.tls.ca":      edgesOfFile(file, dir),
 		"retry": {
-			good: []string{"0", "0,2m, 10m*5", "exp(1s,1h,10)~20%", strings.Repeat("1ms,2ms,", 49) + "1ms,2ms"},
+			good: []string{"0", "none", "0,2m, 10m*5", "exp(1s,1h,10)~20%", strings.Repeat("1ms,2ms,", 49) + "1ms,2ms"},
 			bad: map[string]string{
 				"soon":           "has a ",
 				"1m~99%":         "ends in the jitter ",

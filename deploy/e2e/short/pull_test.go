@@ -126,6 +126,12 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 		t.Errorf("it is %v", got)
 	}
 
+	push("once", fields{"retry": "none"})
+	receipt, _ = one("once", nil)
+	if a := call(http.MethodPost, "/v1/leases/"+receipt+"/nack", nil, http.StatusOK); a["state"] != "dead" {
+		t.Errorf("without a retry it is %v", a)
+	}
+
 	push("acked", nil)
 	receipt, _ = one("acked", nil)
 	call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusOK)

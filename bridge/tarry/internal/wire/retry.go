@@ -25,12 +25,14 @@ const (
 //	0,0,2m,10m*5,1h,6h     delays, each with an optional number of repetitions
 //	exp(1s,1h,10)          the first delay, doubled each time up to the longest, and the number of delays
 //	1m,10m,1h~20%          either form with jitter: each delay varies by up to this percentage, up or down
+//	none                   no retry
 //
 // with at most 100 delays, each from 0 to ten years in whole milliseconds; finer values are rounded up. Blanks around
 // a delay are ignored.
 type Retry struct {
 	Delays []time.Duration
 	Jitter uint8 // percent; 0 for none
+	None   bool  // no retry, which is a schedule too
 }
 
 // ParseRetry reads a schedule.
@@ -46,7 +48,10 @@ func badRetry(problem string) *Error {
 	return &Error{Word: WordRetry, Field: FieldRetry, Detail: problem}
 }
 
-const wantRetry = "want delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20% behind them for jitter"
+const wantRetry = "want delays such as 0,2m,10m*5,1h, or exp(1s,1h,10), and ~20% behind them for jitter, or none"
+
+// noRetry is the schedule without a retry.
+const noRetry = "none"
 
 // retry reads a schedule; on failure the second result is the end of the sentence "retry ...".
 func retry(s string) (r Retry, problem string) {
@@ -55,6 +60,9 @@ func retry(s string) (r Retry, problem string) {
 		return r, "is empty; " + wantRetry
 	case len(s) > maxRetryText:
 		return r, fmt.Sprintf("has %d bytes, the limit is %d", len(s), maxRetryText)
+	}
+	if strings.Trim(s, " \t") == noRetry {
+		return Retry{None: true}, ""
 	}
 	list := s
 	if before, after, found := strings.Cut(s, "~"); found {
@@ -149,12 +157,15 @@ func RetryOf(delays []time.Duration) (Retry, error) {
 }
 
 // Empty reports whether there is no schedule.
-func (r *Retry) Empty() bool { return len(r.Delays) == 0 }
+func (r *Retry) Empty() bool { return len(r.Delays) == 0 && !r.None }
 
 // String returns the canonical text of a schedule, empty without one; three or more equal delays in a row are written
 // once.
 func (r Retry) String() string {
-	if len(r.Delays) == 0 {
+	switch {
+	case r.None:
+		return noRetry
+	case len(r.Delays) == 0:
 		return ""
 	}
 	b := make([]byte, 0, 64)
