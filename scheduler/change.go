@@ -95,9 +95,14 @@ func (s *Scheduler) await(ctx context.Context, changes []Recorded) (bare bool, e
 	return bare, nil
 }
 
-// hasten informs the leader of orders that begin earlier.
+// hasten informs the leader and waiting consumers of orders that begin earlier.
 func (s *Scheduler) hasten(bucket message.Bucket, earlier []Earlier) {
-	for i := range earlier {
-		s.cfg.Announce(bucket, earlier[i].Due)
+	for _, e := range earlier {
+		if e.Topic == "" {
+			s.cfg.Announce(bucket, e.Due)
+			continue
+		}
+		s.Hear(e.Topic, e.Due)
+		s.cfg.AnnouncePull(e.Topic, e.Due)
 	}
 }

@@ -139,12 +139,25 @@ func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []S
 			return nil, fmt.Errorf("settle: %w", err)
 		}
 		s.hasten(bucket, made.Earlier)
+		s.metrics.settled(items, settled)
 		all, changes, items = append(all, settled...), append(changes, made.Changes...), items[len(settled):]
 	}
 	if _, err := s.await(ctx, changes); err != nil {
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return all, nil
+}
+
+// endedHow are the words for how consumers end leases.
+var endedHow = map[Verb]string{Ack: "acked", Nack: "sent_back", Bury: "buried", Release: "released"}
+
+// settled counts leases that ended.
+func (m *metrics) settled(items []Settle, settled []Settled) {
+	for i := range settled {
+		if how := endedHow[items[i].Verb]; how != "" && settled[i].Code == SettleDone {
+			m.leasesEnded.WithLabelValues(how).Inc()
+		}
+	}
 }
 
 // ByConsumer returns the reason of a change that a consumer's lease led to.

@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"maps"
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -12,6 +15,11 @@ type metrics struct {
 	unjudged                              prometheus.Counter
 	flushSeconds                          prometheus.Histogram
 	cancels, amends                       *prometheus.CounterVec
+
+	polls       prometheus.Gauge
+	pulled      prometheus.Counter
+	leasesEnded *prometheus.CounterVec
+	wakeSeconds prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -30,13 +38,22 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		flushSeconds: auto.NewHistogram(prometheus.HistogramOpts{Name: "tarry_flush_seconds",
 			Help:    "Duration of one call that stores a batch of pushes.",
 			Buckets: prometheus.ExponentialBuckets(0.0002, 2, 14)}),
+		polls: auto.NewGauge(prometheus.GaugeOpts{Name: "tarry_polls",
+			Help: "Polls of consumers that wait on this instance."}),
+		pulled: counter("pulled", "Messages leased to consumers that pull."),
+		leasesEnded: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_leases_ended_total",
+			Help: "Leases that consumers ended, by how."}, []string{"how"}),
+		wakeSeconds: auto.NewHistogram(prometheus.HistogramOpts{Name: "tarry_wake_seconds",
+			Help:    "Time from due until a message was leased to a poll that waited for it.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
 		cancels: auto.NewCounterVec(
 			prometheus.CounterOpts{Name: "tarry_cancels_total", Help: "Cancels by answer."}, []string{"answer"}),
 		amends: auto.NewCounterVec(prometheus.CounterOpts{Name: "tarry_amends_total",
 			Help: "Reschedules, edits and runs by answer."}, []string{"answer"}),
 	}
 	// A series that exists from the start shows its first increase too.
-	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords, m.amends: amendWords} {
+	for vec, words := range map[*prometheus.CounterVec][]string{m.cancels: cancelWords, m.amends: amendWords,
+		m.leasesEnded: slices.Sorted(maps.Values(endedHow))} {
 		for _, word := range words {
 			vec.WithLabelValues(word)
 		}

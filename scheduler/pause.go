@@ -85,6 +85,8 @@ func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect b
 	if err != nil {
 		return false, false, fmt.Errorf("resume %s: %w", pattern, err)
 	}
+	s.Hear("", 0)
+	s.cfg.AnnouncePull("", 0)
 	inEffect, err = s.settlePause(ctx, call, c, "resumed")
 	return was, inEffect, err
 }

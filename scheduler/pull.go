@@ -5,8 +5,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/binary"
-	"errors"
-	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -22,6 +20,11 @@ type Poll struct {
 	// Lease is how long the messages are leased; 0 leaves it to each message, its topic and DefaultLease.
 	Lease    time.Duration
 	Consumer string
+	// Wait is how long to wait if nothing is ready.
+	Wait time.Duration
+	// Attempt is the nonce of a poll that may be repeated: the repeat gets the same messages, at any instance, for as
+	// long as they are leased. What such a poll took is not given back when its client goes. 0 is none.
+	Attempt Nonce
 }
 
 // PulledMessage is a leased message with what settles its lease.
@@ -35,165 +38,65 @@ const (
 	DefaultLease = 30 * time.Second
 	// grantKeep is how long a call of Lease is known after its last lease is over. A call and its repeat take less.
 	grantKeep = 30 * time.Second
+	// attemptKeep is the same for a poll that its client may repeat.
+	attemptKeep = 5 * time.Minute
 	// pausesKeep is how long the pauses are believed that hold a topic back. Pauses that do not are believed until
 	// Lease answers that there are later ones.
 	pausesKeep = time.Second
-	// passTries is how often a poll begins anew because the pauses changed under it.
+	// passTries is how often a look begins anew because the pauses changed under it.
 	passTries = 3
 )
 
 // Pull leases ready messages: the highest priority first, then the earliest due, then the first accepted, over all
-// buckets. It returns none if nothing is ready or the topic is paused. A bucket that does not answer is left out; an
-// error means that none answered.
+// buckets. If nothing is ready, or the topic is paused, Pull waits for the poll's time; then it returns none. A bucket
+// that does not answer is left out; an error means that none answered. Of a poll whose client goes meanwhile, or whose
+// leases are over before it returns, Pull gives back what it took.
 func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
+	if p.Attempt != 0 {
+		found, spent := s.granted(ctx, &p)
+		if len(found) > 0 {
+			return found, nil
+		}
+		if spent {
+			p.Attempt = 0
+		}
+	}
+	found, err := s.polls.wait(ctx, p)
+	now := message.CeilMilli(s.cfg.Clock.Latest())
+	if slices.ContainsFunc(found, func(m PulledMessage) bool { return m.Until <= now }) {
+		s.GiveBack(ctx, found) // this instance was suspended
+		return nil, nil
+	}
+	return found, err
+}
+
+// granted returns what is still leased under the nonce of a poll's attempt. spent reports that the nonce was granted
+// before.
+func (s *Scheduler) granted(ctx context.Context, p *Poll) (found []PulledMessage, spent bool) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	var all []PulledMessage
-	for changed := 0; p.Max > 0 && p.Bytes > 0; {
-		paused, known, err := s.paused(ctx, p.Topic)
-		var found []PulledMessage
-		aside := 0
-		if err == nil && !paused {
-			found, aside, err = s.take(ctx, &p, known, len(all) == 0)
-		}
-		if errors.Is(err, ErrPausesChanged) && changed < passTries {
-			changed++
-			s.pauses.forget()
-			continue
-		}
-		if err != nil && len(all) == 0 {
-			return nil, err
-		}
-		all = append(all, found...)
-		if aside == 0 { // else what expired stood before others
-			break
-		}
-		p.Max -= len(found)
-		for i := range found {
-			p.Bytes -= weigh(found[i].Message)
-		}
-	}
-	return all, nil
-}
-
-// take leases what a poll wants, and returns how many messages past their time to live it set aside. First it looks
-// what is ready in each bucket, so that the order holds over all of them.
-func (s *Scheduler) take(ctx context.Context, p *Poll, pauses message.Milli,
-	first bool) (found []PulledMessage, aside int, err error) {
-	now := s.cfg.Clock.Milli()
-	shares, err := s.shares(ctx, p, now)
+	_, changed, err := s.paused(ctx, p.Topic)
 	if err != nil {
-		return nil, 0, err
+		return nil, false
 	}
-	length := cmp.Or(p.Lease, DefaultLease)
-	if t := s.cfg.Topics.Of(p.Topic); t != nil && t.Lease > 0 && p.Lease == 0 {
-		length = t.Lease
+	requests := make([]LeaseRequest, s.cfg.Timeline.Buckets())
+	for b := range requests {
+		requests[b] = LeaseRequest{Bucket: message.Bucket(b), Topic: p.Topic, Nonce: p.Attempt, Now: s.cfg.Clock.Milli(),
+			Pauses: changed}
 	}
-	var (
-		from     = message.CeilMilli(s.cfg.Clock.Latest())
-		nonce    = newNonce()
-		requests []LeaseRequest
-	)
-	for _, share := range shares {
-		requests = append(requests, LeaseRequest{Bucket: share.bucket, Topic: p.Topic, Limit: share.count,
-			Bytes: p.Bytes / len(shares), Over: first && share.first, Nonce: nonce, Keep: grantKeep, Now: now, From: from,
-			Length: length, Fixed: p.Lease > 0, Consumer: p.Consumer, Pauses: pauses})
-	}
-	return s.lease(ctx, requests)
-}
-
-// lease sends the requests, and again those of unknown outcome, and returns the messages in the order of the topic.
-func (s *Scheduler) lease(ctx context.Context,
-	requests []LeaseRequest) (found []PulledMessage, aside int, err error) {
-	var away error
-	answered := false
-	for again := false; len(requests) > 0; again = true {
-		var unknown []LeaseRequest
-		for i, l := range s.cfg.Timeline.Lease(ctx, requests) {
-			switch {
-			case l.Err == nil:
-				answered = true
-				aside += l.Aside
-				for _, m := range l.Messages {
-					found = append(found, PulledMessage{m, requests[i].Nonce})
-				}
-			case errors.Is(l.Err, ErrOutcomeUnknown) && !again:
-				unknown = append(unknown, requests[i])
-			case errors.Is(l.Err, ErrPausesChanged):
-				err = l.Err
-			default:
-				away = cmp.Or(away, l.Err)
-			}
+	for _, l := range s.cfg.Timeline.Lease(ctx, requests) {
+		spent = spent || l.Known
+		for _, m := range l.Messages {
+			found = append(found, PulledMessage{m, p.Attempt})
 		}
-		requests = unknown
 	}
 	slices.SortFunc(found, func(a, b PulledMessage) int {
 		return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), a.UID.Compare(b.UID))
 	})
-	switch {
-	case len(found) > 0: // what other buckets hold is left for the next poll
-		return found, aside, nil
-	case err != nil:
-		return nil, 0, err
-	case !answered && away != nil:
-		return nil, 0, fmt.Errorf("pull: %w", away)
-	}
-	return nil, aside, nil
-}
-
-// share is what a poll takes from one bucket.
-type share struct {
-	bucket message.Bucket
-	count  int
-	first  bool // the first message of all is there
-}
-
-// shares divides a poll among the buckets by the order of what is ready in them.
-func (s *Scheduler) shares(ctx context.Context, p *Poll, now message.Milli) (shares []share, err error) {
-	n := s.cfg.Timeline.Buckets()
-	if n == 1 {
-		return []share{{count: p.Max, first: true}}, nil
-	}
-	wants := make([]Want, n)
-	for b := range n {
-		wants[b] = Want{Bucket: b, Topics: []TopicWant{{p.Topic, p.Max}}}
-	}
-	type place struct {
-		rank   int64
-		bucket message.Bucket
-	}
-	var places []place
-	answered := false
-	for b, f := range s.cfg.Timeline.Ready(ctx, wants, now) {
-		if f.Err != nil || len(f.Topics) == 0 {
-			err = cmp.Or(err, f.Err)
-			continue
-		}
-		answered = true
-		for _, rank := range f.Topics[0].Ranks {
-			places = append(places, place{rank, message.Bucket(b)})
-		}
-	}
-	if !answered && err != nil {
-		return nil, fmt.Errorf("look what is ready: %w", err)
-	}
-	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.bucket, b.bucket))
-	})
-	at := map[message.Bucket]int{}
-	for i, place := range places[:min(len(places), p.Max)] {
-		where, known := at[place.bucket]
-		if !known {
-			where = len(shares)
-			at[place.bucket] = where
-			shares = append(shares, share{bucket: place.bucket, first: i == 0})
-		}
-		shares[where].count++
-	}
-	return shares, nil
+	return found, spent
 }
 
 // newNonce returns a nonce that cannot be guessed.

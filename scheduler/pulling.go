@@ -80,7 +80,9 @@ type LeaseRequest struct {
 	Limit, Bytes int
 	Over         bool
 	Nonce        Nonce
-	// Keep is how long the nonce is remembered.
+	// Again: the nonce may be used again if it took nothing; otherwise it is remembered then, too.
+	Again bool
+	// Keep is how long the nonce is remembered once its leases are over.
 	Keep time.Duration
 	// Now is the time by which the messages must be due. From is when the leases begin, by the latest of the clocks,
 	// so that none is shorter than asked.

@@ -45,6 +45,9 @@ type Config struct {
 	// Announce informs the leader, on this or another instance, that a message due earlier than all others was
 	// accepted. The announcement may be lost.
 	Announce func(bucket message.Bucket, due message.Milli)
+	// AnnouncePull informs other instances, on which consumers may wait, that a message of a topic is due earlier than
+	// all that they know. The announcement may be lost.
+	AnnouncePull func(topic string, due message.Milli)
 	// AskPauses makes the leader, on this or another instance, read the pauses, and returns once nothing that is paused
 	// is on its way to NATS any more. After an error that is unknown.
 	AskPauses func(ctx context.Context) error
@@ -67,6 +70,7 @@ type Scheduler struct {
 	queues  *coalescer
 	names   *names
 	pauses  knownPauses
+	polls   polls
 }
 
 // New checks the configuration and builds a Scheduler. Serve must run for pushes to be answered.
@@ -86,6 +90,9 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Announce == nil {
 		cfg.Announce = func(message.Bucket, message.Milli) {}
 	}
+	if cfg.AnnouncePull == nil {
+		cfg.AnnouncePull = func(string, message.Milli) {}
+	}
 	if cfg.AskPauses == nil {
 		cfg.AskPauses = func(context.Context) error { return errors.New("nobody to ask") }
 	}
@@ -97,6 +104,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
 	s.queues, s.names = newCoalescer(s), newNames(s)
+	s.polls.s, s.polls.lines = s, map[string]*line{}
 	return s, nil
 }
 
@@ -106,6 +114,10 @@ func (s *Scheduler) Serve(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	group.Go(func() error {
 		s.queues.watch.run(ctx)
+		return nil
+	})
+	group.Go(func() error {
+		s.polls.run(ctx)
 		return nil
 	})
 	if s.cfg.NamesKeep > 0 {

@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -127,12 +128,19 @@ type service struct {
 // pullers answer consumers that pull as a test sets it.
 type pullers struct {
 	found   []scheduler.PulledMessage
+	gave    *atomic.Int64 // how many messages were given back
 	settled scheduler.Settled
 	failure error
 }
 
 func (p pullers) Pull(context.Context, scheduler.Poll) ([]scheduler.PulledMessage, error) {
 	return p.found, p.failure
+}
+
+func (p pullers) GiveBack(_ context.Context, found []scheduler.PulledMessage) {
+	if p.gave != nil {
+		p.gave.Add(int64(len(found)))
+	}
 }
 
 func (p pullers) Settle(_ context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {

@@ -135,7 +135,7 @@ var badMore = [][3]string{
 	{"POST", "/v1/rejects/requeue", `{"nonsense":1}`},
 	{"POST", "/v1/topics/a.*/pull", ""}, {"POST", "/v1/topics/a/pull", `{"max":0}`},
 	{"POST", "/v1/topics/a/pull", `{"max":1001}`}, {"POST", "/v1/topics/a/pull", `{"wait":"61s"}`},
-	{"POST", "/v1/topics/a/pull", `{"wait":"1s"}`}, {"POST", "/v1/topics/a/pull", `{"lease":"1ms"}`},
+	{"POST", "/v1/topics/a/pull", `{"attempt":"\n"}`}, {"POST", "/v1/topics/a/pull", `{"lease":"1ms"}`},
 	{"POST", "/v1/topics/a/pull", `{"consumer":"a\nb"}`}, {"POST", "/v1/topics/a/pull", `{"max_bytes":0}`},
 	{"POST", "/v1/topics/a/pull", `{"max":1,"max":1}`}, {"POST", "/v1/topics/a/pull", `[]`},
 	{"POST", "/v1/leases/" + receiptA + "/ack", `[]`}, {"POST", "/v1/leases/" + receiptA + "/release", `[]`},

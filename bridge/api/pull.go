@@ -2,7 +2,12 @@ package api
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
 	"net/http"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -12,8 +17,10 @@ import (
 
 // Pulling is the part of the scheduler that serves consumers that pull.
 type Pulling interface {
-	// Pull leases ready messages.
+	// Pull leases ready messages, or waits for some.
 	Pull(ctx context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error)
+	// GiveBack undoes the leases of messages that cannot be handed out.
+	GiveBack(ctx context.Context, found []scheduler.PulledMessage)
 	// Settle settles leases, each with an outcome or an error.
 	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
 }
@@ -36,7 +43,8 @@ func mayPull(r *http.Request, topic string) error {
 	return nil
 }
 
-// pull leases ready messages of a topic. What it leased for a client that has gone meanwhile it gives back.
+// pull leases ready messages of a topic, or waits for some. No time-out of the server cuts the wait; the answer has one
+// of its own. What cannot be written, because its client has gone, is given back at once.
 func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 	topic := r.PathValue("topic")
 	if err := wire.CheckOneTopic(topic); err != nil {
@@ -49,21 +57,18 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	found, err := s.cfg.Service.Pull(ctx, scheduler.Poll{Topic: topic, Max: asked.Max, Bytes: asked.MaxBytes,
-		Lease: asked.Lease, Consumer: asked.Consumer})
+	ctx, stop := s.unhurried(w, r)
+	defer stop(nil)
+	poll := scheduler.Poll{Topic: topic, Max: asked.Max, Bytes: asked.MaxBytes, Lease: asked.Lease,
+		Consumer: asked.Consumer, Wait: asked.Wait}
+	if asked.Attempt != "" {
+		poll.Attempt = attemptNonce(scheduler.Caller(ctx), topic, asked.Attempt)
+	}
+	found, err := s.cfg.Service.Pull(ctx, poll)
+	control := http.NewResponseController(w)
+	_ = control.SetWriteDeadline(time.Now().Add(s.cfg.Timeout))
 	if err != nil {
 		return err
-	}
-	if r.Context().Err() != nil {
-		back := make([]scheduler.Settlement, len(found))
-		for i := range found {
-			back[i] = scheduler.Settlement{Verb: scheduler.Release,
-				Receipt: scheduler.Receipt{UID: found[i].UID, Nonce: found[i].Nonce, Topic: topic}}
-		}
-		s.cfg.Service.Settle(context.WithoutCancel(r.Context()), back)
-		return r.Context().Err()
 	}
 	now := message.CeilMilli(s.cfg.Now())
 	messages := make([]wire.Pulled, len(found))
@@ -71,7 +76,23 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 		messages[i] = answer.Pulled(&found[i], now)
 	}
 	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendPulled(b, messages) })
+	if err = control.Flush(); errors.Is(err, http.ErrNotSupported) {
+		err = nil
+	}
+	if (err != nil || r.Context().Err() != nil) && asked.Attempt == "" {
+		s.cfg.Service.GiveBack(r.Context(), found)
+	}
 	return nil
+}
+
+// attemptNonce returns the nonce of a poll that its client may repeat. Nobody else can ask for it who does not know the
+// token and has not the caller's name.
+func attemptNonce(caller, topic, token string) scheduler.Nonce {
+	h := sha256.New()
+	for _, part := range [...]string{caller, topic, token} {
+		fmt.Fprintf(h, "%d:%s", len(part), part)
+	}
+	return max(scheduler.Nonce(binary.BigEndian.Uint64(h.Sum(nil))), 1)
 }
 
 // settle settles the lease of one receipt.

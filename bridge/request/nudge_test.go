@@ -21,6 +21,7 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 	}
 	var mu sync.Mutex
 	heard := [2]map[head]bool{{}, {}}
+	topics := [2]map[string]message.Milli{{}, {}}
 	var nudges [2]*request.Nudge
 	for i := range nudges {
 		var err error
@@ -30,6 +31,11 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 					mu.Lock()
 					defer mu.Unlock()
 					heard[i][head{bucket, due}] = true
+				},
+				HeardTopic: func(topic string, due message.Milli) {
+					mu.Lock()
+					defer mu.Unlock()
+					topics[i][topic] = due
 				}})
 		if err != nil {
 			t.Fatal(err)
@@ -45,14 +51,45 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 		nudges[0].Announce(3, 2000)
 		nudges[0].Announce(3, 1000)
 		nudges[1].Announce(0, 5)
+		nudges[1].AnnounceTopic("work.a", 2000)
+		nudges[1].AnnounceTopic("work.a", 1000)
 		mu.Lock()
 		defer mu.Unlock()
 		for i := range heard {
-			if !heard[i][head{3, 1000}] || !heard[i][head{0, 5}] {
-				return fmt.Errorf("instance %d heard %v", i, heard[i])
+			if !heard[i][head{3, 1000}] || !heard[i][head{0, 5}] || topics[i]["work.a"] != 1000 {
+				return fmt.Errorf("instance %d heard %v and %v", i, heard[i], topics[i])
 			}
 		}
 		return nil
+	})
+	// More topics than can wait are announced as all of them.
+	lab.Eventually(t, 10*time.Second, func() error {
+		for i := range 10_000 {
+			nudges[0].AnnounceTopic(fmt.Sprint("many.", i), 7)
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		for i := range topics {
+			if _, all := topics[i][""]; !all && len(topics[i]) < 10_000 {
+				return fmt.Errorf("instance %d heard of %d topics", i, len(topics[i]))
+			}
+		}
+		return nil
+	})
+}
+
+func FuzzDecodeTopicNudge(f *testing.F) {
+	f.Add(request.EncodeTopicNudge("", 0))
+	f.Add(request.EncodeTopicNudge("work.a", 1896076800000))
+	f.Add([]byte("hello"))
+	f.Fuzz(func(t *testing.T, b []byte) {
+		topic, due, err := request.DecodeTopicNudge(b)
+		if err != nil {
+			return
+		}
+		if again := request.EncodeTopicNudge(topic, due); due < 0 || string(again) != string(b) {
+			t.Fatalf("%x reads as %s, %d, which is written %x", b, topic, due, again)
+		}
 	})
 }
 

@@ -40,7 +40,7 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 	nudge, err := request.NewNudge(
 		request.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket message.Bucket, due message.Milli) {
 			leader.Nudge(bucket, due)
-		}})
+		}, HeardTopic: func(string, message.Milli) {}})
 	if err != nil {
 		t.Fatal(err)
 	}

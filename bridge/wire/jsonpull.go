@@ -16,6 +16,7 @@ const (
 	FieldWait     = "wait"
 	FieldConsumer = "consumer"
 	FieldMaxBytes = "max_bytes"
+	FieldToken    = "attempt"
 	FieldReceipt  = "receipt"
 	FieldReceipts = "receipts"
 )
@@ -49,11 +50,13 @@ type Pull struct {
 	Lease    time.Duration // 0: the message's, else the topic's, else 30 s
 	Consumer string        // for people
 	MaxBytes int
+	Attempt  string // a token: a repeat of the poll with the same one gets the same messages
 }
 
-// DecodePull reads {"max":1, "lease":"30s", "consumer":"...", "max_bytes":4194304}; all fields are optional.
+// DecodePull reads {"max":1, "wait":"0", "lease":"30s", "consumer":"...", "max_bytes":4194304, "attempt":"..."}; all
+// fields are optional.
 func DecodePull(data []byte) (Pull, error) {
-	return decode(data, "a pull", (*Pull).fields, (*Pull).check)
+	return decode(data, "a pull", (*Pull).fields, func(*Pull) error { return nil })
 }
 
 func (p *Pull) fields() []field {
@@ -62,16 +65,10 @@ func (p *Pull) fields() []field {
 		{FieldMax, func(f *fields) { p.Max = f.atLeastOne(MaxPull) }},
 		{FieldWait, func(f *fields) { p.Wait = parsed(f, f.span, parseWait) }},
 		{FieldLease, func(f *fields) { p.Lease = parsed(f, f.span, ParseLease) }},
-		{FieldConsumer, func(f *fields) { p.Consumer = f.checked(checkConsumer) }},
+		{FieldConsumer, func(f *fields) { p.Consumer = f.checked(checkWord(FieldConsumer)) }},
+		{FieldToken, func(f *fields) { p.Attempt = f.checked(checkWord(FieldToken)) }},
 		{FieldMaxBytes, func(f *fields) { p.MaxBytes = f.atLeastOne(MaxPullBytes) }},
 	}
-}
-
-func (p *Pull) check() error {
-	if p.Wait > 0 {
-		return &Error{Word: WordUnsupported, Field: FieldWait, Detail: "is not supported yet; a pull answers at once"}
-	}
-	return nil
 }
 
 func parseWait(s string) (time.Duration, error) {
@@ -94,19 +91,22 @@ func (f *fields) atLeastOne(limit int) int {
 	return n
 }
 
-func checkConsumer(s string) error {
-	problem := ""
-	switch {
-	case len(s) > MaxConsumer:
-		problem = fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxConsumer)
-	case !utf8.ValidString(s):
-		problem = quote(s) + " is not valid UTF-8"
-	case strings.IndexFunc(s, unicode.IsControl) >= 0:
-		problem = quote(s) + " contains a control character"
-	default:
-		return nil
+// checkWord returns the check of a field that holds a word of the consumer's own.
+func checkWord(field string) func(s string) error {
+	return func(s string) error {
+		problem := ""
+		switch {
+		case len(s) > MaxConsumer:
+			problem = fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxConsumer)
+		case !utf8.ValidString(s):
+			problem = quote(s) + " is not valid UTF-8"
+		case strings.IndexFunc(s, unicode.IsControl) >= 0:
+			problem = quote(s) + " contains a control character"
+		default:
+			return nil
+		}
+		return invalid(field, problem)
 	}
-	return invalid(FieldConsumer, problem)
 }
 
 // The verbs that settle a lease, as the routes name them.

@@ -30,6 +30,8 @@ func (scripted) Pull(context.Context, scheduler.Poll) ([]scheduler.PulledMessage
 	return nil, nil
 }
 
+func (scripted) GiveBack(context.Context, []scheduler.PulledMessage) {}
+
 func (scripted) Settle(_ context.Context, all []scheduler.Settlement) ([]scheduler.Settled, []error) {
 	return make([]scheduler.Settled, len(all)), make([]error, len(all))
 }

@@ -56,7 +56,8 @@ func (p *pullers) work(seed uint64, stop chan struct{}) {
 		}
 		topic := fmt.Sprintf("work.%d", rnd.IntN(3))
 		a, err := p.any(rnd).Call(p.s.T.Context(), http.MethodPost, "/v1/topics/"+topic+"/pull",
-			map[string]any{"max": 5, "lease": leaseLength.String(), "consumer": fmt.Sprint("worker ", seed)})
+			map[string]any{"max": 5, "lease": leaseLength.String(), "consumer": fmt.Sprint("worker ", seed),
+				"wait": fmt.Sprintf("%dms", rnd.IntN(2)*1000)})
 		var batch struct {
 			Messages []struct {
 				UID, Receipt string

@@ -32,6 +32,7 @@ func (m *model) lease(t *rapid.T) {
 		Over:  rapid.Bool().Draw(t, "over"), Nonce: m.nonces, Keep: 1000 * time.Hour, // Redis forgets by its own clock
 		Length:   rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 20 * time.Second}).Draw(t, "length"),
 		Fixed:    rapid.Bool().Draw(t, "fixed"),
+		Again:    rapid.IntRange(0, 3).Draw(t, "again") == 0,
 		Consumer: rapid.SampledFrom([]string{"", "worker 1"}).Draw(t, "consumer")}
 	m.requests = append(m.requests, r)
 	m.requested(t, r)

@@ -146,8 +146,8 @@ func headersSize(headers []message.Header) int {
 }
 
 // riderForm is the first byte of headers that carry further fields: rare fields have no columns of their own. After the
-// form come the origin (uvarint length and text), the jitter of the retry schedule (a byte, noRetry for no retry), its delays (uvarint count,
-// then uvarint ms each), and the headers as in headersForm.
+// form come the origin (uvarint length and text), the jitter of the retry schedule (a byte, noRetry for no retry), its
+// delays (uvarint count, then uvarint ms each), and the headers as in headersForm.
 const (
 	riderForm = 2
 	noRetry   = 255

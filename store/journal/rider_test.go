@@ -11,7 +11,8 @@ import (
 func FuzzUnpackContent(f *testing.F) {
 	for _, m := range []message.Message{
 		{}, {Headers: []message.Header{{Name: "A", Value: "1"}}},
-		{Origin: "t-0123456789abcdef"}, {Retry: message.Retry{None: true}}, {Retry: message.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}},
+		{Origin: "t-0123456789abcdef"}, {Retry: message.Retry{None: true}},
+		{Retry: message.Retry{Delays: []time.Duration{0, time.Minute}, Jitter: 20}},
 		{Origin: "t-0123456789abcdef", Retry: message.Retry{Delays: []time.Duration{time.Hour}},
 			Headers: []message.Header{{Name: "A", Value: "\xff"}, {}}},
 	} {

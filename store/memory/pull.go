@@ -235,7 +235,7 @@ handing:
 			out.Messages = append(out.Messages, b.handedOut(e))
 		}
 	}
-	if r.Limit > 0 {
+	if r.Limit > 0 && (len(g.uids) > 0 || !r.Again) {
 		b.keep(r.Nonce, &g, max(last, r.Now).Add(r.Keep))
 	}
 	out.Next = b.pulls[r.Topic].due()

@@ -69,7 +69,7 @@ func (t *Redis) Lease(ctx context.Context, requests []scheduler.LeaseRequest) []
 		r := &requests[i]
 		calls[i] = call{bucket: r.Bucket, script: "lease", args: []any{r.Topic, int64(r.Now), r.Limit, r.Bytes,
 			flag(r.Over), r.Nonce.String(), r.Keep.Milliseconds(), int64(r.From), r.Length.Milliseconds(), flag(r.Fixed),
-			r.Consumer, int64(r.Pauses)}}
+			r.Consumer, int64(r.Pauses), flag(r.Again)}}
 	}
 	leased, spoiled := make([]scheduler.Leased, len(requests)), make([][]any, len(requests))
 	failed := t.askAll(ctx, calls, func(i int, a *answer) error {

@@ -138,7 +138,8 @@ func (a *App) wireScheduler() (err error) {
 	}
 	a.nudge, err = request.NewNudge(request.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
-		Heard: func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
+		Heard:      func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
+		HeardTopic: func(topic string, due message.Milli) { a.scheduler.Hear(topic, due) },
 	})
 	if err != nil {
 		return fmt.Errorf("build nudge: %w", err)
@@ -156,7 +157,7 @@ func (a *App) wireScheduler() (err error) {
 		NamesSure:   a.journal.mode == journal.Sync,
 		CallTimeout: a.callTimeout(), StopTimeout: a.cfg.Stop.Timeout,
 		Topics: a.topics, DeadKeep: a.cfg.Dead.Keep, Journal: a.answers(),
-		Admit: a.gate.admit, Announce: a.announce, AskPauses: a.askPauses,
+		Admit: a.gate.admit, Announce: a.announce, AnnouncePull: a.nudge.AnnounceTopic, AskPauses: a.askPauses,
 		Backlog: a.contents.Backlog, Passed: a.contents.Passed, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {

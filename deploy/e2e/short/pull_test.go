@@ -1,10 +1,13 @@
 package short_test
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/http"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -161,6 +164,90 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	if m, err := left.NextMsg(10 * time.Millisecond); err == nil {
 		t.Errorf("%q left for NATS", m.Data)
 	}
+}
+
+// A poll waits for what comes. One whose client goes meanwhile swallows nothing, and an instance that stops answers
+// those that wait.
+func TestPollsWaitForMessages(t *testing.T) {
+	t.Parallel()
+	d := site.StartDev(t, "polls")
+	d.Ready(t)
+	poll := func(ctx context.Context, more map[string]any) (site.Answer, error) {
+		body := map[string]any{"wait": "60s", "max": 10}
+		for name, value := range more {
+			body[name] = value
+		}
+		return d.Call(ctx, http.MethodPost, "/v1/topics/work.poll/pull", body)
+	}
+	push := func(id, delay string) {
+		t.Helper()
+		a, err := d.Call(t.Context(), http.MethodPost, "/v1/messages",
+			map[string]any{"topic": "work.poll", "id": id, "body": id, "deliver": "pull", "delay": delay})
+		if err != nil || a.Status != http.StatusCreated {
+			t.Fatal(a.Raw, err)
+		}
+	}
+	waiting := func(n int) {
+		t.Helper()
+		lab.Eventually(t, site.Patience, func() error {
+			a, err := d.Call(t.Context(), http.MethodGet, "/metrics", nil)
+			if err == nil && !strings.Contains(a.Raw, fmt.Sprintf("\ntarry_polls %d\n", n)) {
+				err = fmt.Errorf("not %d polls", n)
+			}
+			return err
+		})
+	}
+	lasting, over := context.WithTimeout(t.Context(), site.Patience)
+	defer over()
+	gone, leave := context.WithCancel(lasting)
+	var polls sync.WaitGroup
+	for range 200 {
+		polls.Go(func() {
+			if a, err := poll(gone, nil); err == nil {
+				t.Errorf("a poll whose client is gone got %d %s", a.Status, a.Raw)
+			}
+		})
+	}
+	waiting(200)
+	leave()
+	polls.Wait()
+	waiting(0)
+	begun := time.Now()
+	push("one", "600ms")
+	a, err := poll(lasting, nil)
+	if err != nil || !strings.Contains(a.Raw, `"id":"one"`) || !strings.Contains(a.Raw, `"attempt":1,`) {
+		t.Fatalf("%d %s, %v", a.Status, a.Raw, err)
+	}
+	if early := time.Until(begun.Add(600 * time.Millisecond)); early > 0 {
+		t.Errorf("it came %s early", early)
+	}
+	// The same attempt gets the same answer again, as long as the lease lasts.
+	push("two", "0")
+	token := map[string]any{"attempt": "token-1", "wait": "0"}
+	first, err := poll(lasting, token)
+	again, err2 := poll(lasting, token)
+	if err != nil || err2 != nil || first.Raw == "" || receiptIn(t, first.Raw) != receiptIn(t, again.Raw) {
+		t.Fatalf("first %s, then %s, %v, %v", first.Raw, again.Raw, err, err2)
+	}
+	polls.Go(func() {
+		a, err := poll(lasting, nil)
+		if err != nil || a.Status != http.StatusOK || !strings.Contains(a.Raw, `"messages":[]`) {
+			t.Errorf("while it stops: %d %s, %v", a.Status, a.Raw, err)
+		}
+	})
+	waiting(1)
+	d.Stop()
+	polls.Wait()
+}
+
+// receiptIn returns the receipt of the only message in an answer.
+func receiptIn(t *testing.T, raw string) any {
+	t.Helper()
+	list, _ := answered(t, raw)["messages"].([]any)
+	if len(list) != 1 {
+		t.Fatal(raw)
+	}
+	return list[0].(map[string]any)["receipt"]
 }
 
 var errNotYet = errors.New("nothing came yet")

@@ -3,7 +3,8 @@
 -- ARGV 1 topic  2 now in ms  3 how many at most  4 bytes  5 '1' if the first message may exceed them
 --      6 nonce  7 how long the nonce is remembered after its last lease is over, in ms  8 when the leases begin
 --      9 how long they are, in ms  10 '1' if that holds whatever the messages say  11 consumer
---      12 time of the last change of pauses that the caller knows
+--      12 time of the last change of pauses that the caller knows  13 '1' if a nonce that takes nothing is
+--      not remembered
 -- Result: '1' if the nonce was granted before; a time no later than when the next message is due, '' for none; how many
 --      messages were set aside; then for each: uid, packed message, mark, end of the lease.
 --      Or the error PAUSED if the pauses changed later.
@@ -78,7 +79,7 @@ while not full and not out and #uids < limit and aside < 1000 do
   end
   out = #found < 2 * asked and not full
 end
-if limit > 0 then
+if #uids > 0 or limit > 0 and ARGV[13] ~= '1' then
   redis.call('DEL', key) -- a removal, so that a full Redis does not refuse it
   redis.call('HSET', key, '', table.concat(uids))
   redis.call('PEXPIRE', key, string.format('%.0f', latest - now + tonumber(ARGV[7])))
