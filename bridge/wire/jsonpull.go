@@ -62,12 +62,12 @@ func DecodePull(data []byte) (Pull, error) {
 func (p *Pull) fields() []field {
 	p.Max, p.MaxBytes = 1, PullBytes
 	return []field{
-		{FieldMax, func(f *fields) { p.Max = f.atLeastOne(MaxPull) }},
+		{FieldMax, func(f *fields) { p.Max = f.whole(1, MaxPull) }},
 		{FieldWait, func(f *fields) { p.Wait = parsed(f, f.span, parseWait) }},
 		{FieldLease, func(f *fields) { p.Lease = parsed(f, f.span, ParseLease) }},
 		{FieldConsumer, func(f *fields) { p.Consumer = f.checked(checkWord(FieldConsumer)) }},
 		{FieldToken, func(f *fields) { p.Attempt = f.checked(checkWord(FieldToken)) }},
-		{FieldMaxBytes, func(f *fields) { p.MaxBytes = f.atLeastOne(MaxPullBytes) }},
+		{FieldMaxBytes, func(f *fields) { p.MaxBytes = f.whole(1, MaxPullBytes) }},
 	}
 }
 
@@ -80,15 +80,6 @@ func parseWait(s string) (time.Duration, error) {
 		return 0, invalid(FieldWait, problem)
 	}
 	return d, nil
-}
-
-// atLeastOne reads a whole number from 1 to limit.
-func (f *fields) atLeastOne(limit int) int {
-	n := f.count(limit)
-	if n < 1 {
-		f.invalid(fmt.Sprintf("is not a whole number from 1 to %d", limit))
-	}
-	return n
 }
 
 // checkWord returns the check of a field that holds a word of the consumer's own.

@@ -171,7 +171,10 @@ func (f *fields) bool() bool {
 }
 
 // count reads a whole number from 0 to limit.
-func (f *fields) count(limit int) int {
+func (f *fields) count(limit int) int { return f.whole(0, limit) }
+
+// whole reads a whole number from least to most.
+func (f *fields) whole(least, most int) int {
 	text := ""
 	if c := f.s.next(); c == '-' || isDigit(c) {
 		text = string(f.s.number())
@@ -179,8 +182,8 @@ func (f *fields) count(limit int) int {
 		f.s.skip(1)
 	}
 	n, err := strconv.Atoi(text)
-	if err != nil || n < 0 || n > limit {
-		f.invalid(fmt.Sprintf("is not a whole number from 0 to %d", limit))
+	if err != nil || n < least || n > most {
+		f.invalid(fmt.Sprintf("is not a whole number from %d to %d", least, most))
 		return 0
 	}
 	return n

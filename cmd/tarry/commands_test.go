@@ -18,6 +18,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -26,14 +27,43 @@ import (
 // scripted answers by the id it is asked for, or pushed under.
 type scripted struct{}
 
-func (scripted) Pull(context.Context, scheduler.Poll) ([]scheduler.PulledMessage, error) {
-	return nil, nil
+func (scripted) Pull(_ context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error) {
+	switch p.Topic {
+	case "down":
+		return nil, scheduler.ErrUnavailable
+	case "nothing":
+		return nil, nil
+	}
+	found := []scheduler.PulledMessage{{Nonce: 1}, {Nonce: 1}}
+	for i := range found {
+		m := info(scheduler.Ref{ID: "order-7131"}, message.StateInFlight).Message
+		found[i].LeasedMessage = scheduler.LeasedMessage{Message: &m, Until: someDue + 30_000}
+	}
+	found[1].Message.ID, found[1].Message.Body, found[1].Message.Headers = "", []byte{0xff}, nil
+	return found, nil
 }
 
 func (scripted) GiveBack(context.Context, []scheduler.PulledMessage) {}
 
 func (scripted) Settle(_ context.Context, all []scheduler.Settlement) ([]scheduler.Settled, []error) {
-	return make([]scheduler.Settled, len(all)), make([]error, len(all))
+	settled, errs := make([]scheduler.Settled, len(all)), make([]error, len(all))
+	for i, s := range all {
+		r := &settled[i]
+		r.Code, r.Info = scheduler.SettleDone, message.Info{State: message.StateDelivered, Version: 2}
+		switch {
+		case s.Topic == "lost":
+			r.Code, r.Info.EndedAt = scheduler.SettleLost, someDue
+		case s.Topic == "unsure":
+			errs[i] = scheduler.ErrOutcomeUnknown
+		case s.Verb == scheduler.Nack:
+			r.Info.State, r.Info.Due = message.StateWaiting, someDue
+		case s.Verb == scheduler.Bury:
+			r.Info.State = message.StateDead
+		case s.Verb == scheduler.Extend:
+			r.Info.State, r.Until = message.StateInFlight, someDue
+		}
+	}
+	return settled, errs
 }
 
 const (
@@ -227,6 +257,14 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"redeliver --since soon", "redeliver --since 2031-01-31T08:00:00Z",
 			"redeliver --since 2h --topic orders.* --dry-run", "redeliver --since 2h --topic a.>.b",
 		},
+		"pull": {
+			"pull bills", "pull bills --max 2 --wait 1s --lease 1m --consumer worker-1 --ack", "pull nothing", "pull down",
+			"pull bills --max 1001", "pull bills.*", "pull bills --wait 2m",
+			"ack " + receipt("bills"), "ack " + receipt("bills") + " " + receipt("lost"), "ack x", "ack " + receipt("unsure"),
+			"nack " + receipt("bills") + " --delay 5m",
+			"dead " + receipt("bills") + " --reason spoiled", "extend " + receipt("bills") + " --lease 1m",
+			"extend " + receipt("bills"), "release " + receipt("bills"),
+		},
 		"cluster": {"cluster", "resign", "resign --reason maintenance"},
 		"usage": {
 			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high",
@@ -243,6 +281,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"reschedule a --if-version new",
 			"reschedule a --if-version ''", "reschedule a --priority high", "reschedule a --header novalue",
 			"reschedule a --body x --body-file y", "reschedule a --body-file testdata/missing",
+			"pull", "pull a b", "ack", "nack", "dead x", "extend", "release", "ack a --reason b", "pull bills --wait 5", "nack a --delay 5",
 			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --older 1h",
 			"dead requeue a b --topic c", "dead purge --all --key k",
 			"dead requeue a b --body x", "dead requeue --all --body x", "dead requeue a --dry-run",
@@ -282,6 +321,11 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			golden(t, name+".golden", strings.ReplaceAll(b.String(), stateWords(), "STATES"))
 		})
 	}
+}
+
+// receipt returns the receipt of a message that was pulled from a topic.
+func receipt(topic string) string {
+	return wire.Receipt{UID: string(someUID), Nonce: 1, Topic: topic}.String()
 }
 
 // stateWords returns all states as a refusal lists them.

@@ -13,15 +13,21 @@ import (
 
 func newDead(o outside) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "dead",
-		Short: "List, requeue or purge dead messages",
-		Args:  knownCommand,
-		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Use:   "dead [RECEIPT...]",
+		Short: "List, requeue or purge dead messages, or say that messages that were pulled are dead",
+		Args: func(cmd *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				if _, err := wire.ParseReceipt(args[0]); err == nil {
+					return nil
+				}
+			}
+			return knownCommand(cmd, args)
+		},
 
 		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(newDeadList(o), newRequeue(o), newPurge(o))
-	return cmd
+	return settling(o, cmd, wire.VerbDead, wire.FieldReason, "with receipts: why they are dead, for people")
 }
 
 func newDeadList(o outside) *cobra.Command {

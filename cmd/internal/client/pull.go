@@ -1,0 +1,65 @@
+package client
+
+import (
+	"context"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+)
+
+// PullOrder says which messages of a topic a consumer wants.
+type PullOrder struct {
+	Max      int    `json:"max"`
+	Wait     string `json:"wait,omitempty"`
+	Lease    string `json:"lease,omitempty"`
+	Consumer string `json:"consumer,omitempty"`
+}
+
+// Pulled is a leased message.
+type Pulled struct {
+	ID         string              `json:"id"`
+	Headers    map[string][]string `json:"headers"`
+	Due        string              `json:"due"`
+	Attempt    uint32              `json:"attempt"`
+	Receipt    string              `json:"receipt"`
+	LeaseUntil string              `json:"lease_until"`
+	Content
+}
+
+// Pull leases ready messages of a topic, or waits for some.
+func (c *Client) Pull(ctx context.Context, topic string, order PullOrder) (found []Pulled, raw []byte, err error) {
+	patient := *c
+	patient.cfg.Timeout += wire.MaxWait + time.Second
+	var answer struct {
+		Messages []Pulled `json:"messages"`
+	}
+	raw, err = patient.call(ctx, http.MethodPost, "/v1/topics/"+url.PathEscape(topic)+"/pull", order, &answer)
+	return answer.Messages, raw, err
+}
+
+// SettleOrder settles the leases of receipts.
+type SettleOrder struct {
+	Receipts []string `json:"receipts"`
+	Delay    *string  `json:"delay,omitempty"`
+	Reason   *string  `json:"reason,omitempty"`
+	Lease    *string  `json:"lease,omitempty"`
+}
+
+// SettleResult is the outcome for one receipt: a message as it is now, or a problem.
+type SettleResult struct {
+	wire.Settled
+	Word   string `json:"error"`
+	Detail string `json:"detail"`
+}
+
+// Settle settles leases by one of wire.Verbs.
+func (c *Client) Settle(ctx context.Context, verb string,
+	order SettleOrder) (results []SettleResult, raw []byte, err error) {
+	var answer struct {
+		Results []SettleResult `json:"results"`
+	}
+	raw, err = c.call(ctx, http.MethodPost, "/v1/leases/"+verb, order, &answer)
+	return answer.Results, raw, err
+}

@@ -1,0 +1,157 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+)
+
+func newPull(o outside) *cobra.Command {
+	var order client.PullOrder
+	cmd := &cobra.Command{
+		Use:   "pull TOPIC",
+		Short: "Fetch due messages that were pushed for pull, and lease them",
+		Long: `Fetch due messages that were pushed for pull, and lease them: the highest priority first, then the earliest due.
+
+Each comes with a receipt, for tarry ack, nack, dead, extend and release. Once its lease is over it is ready again, by
+its schedule of retries. If nothing comes, the exit code is 3.`,
+		Example: `  tarry pull bills --max 10 --wait 30s --json
+  tarry pull bills --ack`,
+		Args: oneArg("TOPIC"),
+	}
+	flags := cmd.Flags()
+	flags.IntVar(&order.Max, "max", 1, "how many at most, up to 1000")
+	flags.StringVar(&order.Wait, "wait", "", "how long to wait for a message, up to 60s (default not at all)")
+	flags.StringVar(&order.Lease, "lease", "", "how long to hold them, 100ms to 12h (default by message, topic, or 30s)")
+	flags.StringVar(&order.Consumer, "consumer", "", "who pulls, for people: the history tells it")
+	ack := flags.Bool("ack", false, "acknowledge them once they are printed")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		if err := withUnits(cmd, "wait", "lease"); err != nil {
+			return err
+		}
+		found, raw, err := c.Pull(cmd.Context(), args[0], order)
+		if err != nil {
+			return answered(err, c.json)
+		}
+		if len(found) == 0 {
+			nothing := &failure{code: exitNotFound, err: errors.New("nothing is ready on " + printable(args[0], ""))}
+			if c.json {
+				nothing.json = raw
+			}
+			return nothing
+		}
+		receipts, texts := make([]string, len(found)), make([]string, len(found))
+		for i := range found {
+			receipts[i], texts[i] = found[i].Receipt, pulledText(c.clock, &found[i])
+		}
+		if err := c.show(raw, strings.Join(texts, "\n")); err != nil || !*ack {
+			return err
+		}
+		if c.out = c.err; c.json { // the output is the messages
+			c.out = io.Discard
+		}
+		return c.settle(cmd, wire.VerbAck, client.SettleOrder{Receipts: receipts})
+	})
+}
+
+func pulledText(t clock, m *client.Pulled) string {
+	var b strings.Builder
+	line := func(name, value string) { fmt.Fprintf(&b, "%-8s %s\n", name, value) }
+	line("id", printable(m.ID, ""))
+	line("due", t.at(m.Due))
+	line("attempt", fmt.Sprintf("%d, leased until %s", m.Attempt, t.at(m.LeaseUntil)))
+	line("receipt", m.Receipt)
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		line("header", printable(name+": "+strings.Join(m.Headers[name], ", "), ""))
+	}
+	if m.Body != nil {
+		line("body", printable(*m.Body, "\n\t"))
+	} else {
+		line("body", fmt.Sprintf("%d bytes, not text", len(m.BodyBase64)))
+	}
+	return b.String()
+}
+
+// newSettle makes the command of a verb. flag is the flag that goes with the verb, empty for none.
+func newSettle(o outside, verb, short, flag, usage string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   verb + " RECEIPT...",
+		Short: short,
+		Long:  short + ".\n\nIt is safe to repeat. If a lease does not hold any more, the exit code is 4.",
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("RECEIPT is missing; tarry pull shows it")
+			}
+			return nil
+		},
+	}
+	return settling(o, cmd, verb, flag, usage)
+}
+
+// settling makes a command settle the leases of receipts by a verb.
+func settling(o outside, cmd *cobra.Command, verb, flag, usage string) *cobra.Command {
+	if flag != "" {
+		cmd.Flags().String(flag, "", usage)
+	}
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		if len(args) == 0 {
+			return cmd.Help()
+		}
+		order := client.SettleOrder{Receipts: args}
+		switch flag {
+		case wire.FieldReason:
+			order.Reason = optional(cmd, flag)
+		case wire.FieldDelay:
+			order.Delay = optional(cmd, flag)
+		case wire.FieldLease:
+			order.Lease = optional(cmd, flag)
+		}
+		if flag == wire.FieldDelay || flag == wire.FieldLease {
+			if err := withUnits(cmd, flag); err != nil {
+				return err
+			}
+		}
+		return c.settle(cmd, verb, order)
+	})
+}
+
+func newSettles(o outside) []*cobra.Command {
+	return []*cobra.Command{
+		newSettle(o, wire.VerbAck, "Acknowledge messages that were pulled: they are delivered", "", ""),
+		newSettle(o, wire.VerbNack, "Send messages that were pulled back, for their next retry", wire.FieldDelay,
+			"how long until then (default by the schedule of retries): 10s, 5m"),
+		newSettle(o, wire.VerbExtend, "Hold messages that were pulled for longer", wire.FieldLease,
+			"how long from now: 30s, 10m"),
+		newSettle(o, wire.VerbRelease, "Give messages that were pulled back, which counts as no try", "", ""),
+	}
+}
+
+// settle settles the leases of receipts and shows the outcome of each.
+func (c caller) settle(cmd *cobra.Command, verb string, order client.SettleOrder) error {
+	results, raw, err := c.Settle(cmd.Context(), verb, order)
+	if err != nil {
+		return answered(err, c.json)
+	}
+	var all outcomes
+	for i, r := range results {
+		switch {
+		case r.Word != "":
+			all.add(r.Word, fmt.Sprintf("%s: %s (%s)", order.Receipts[i], r.Detail, r.Word))
+		case r.LeaseUntil != "":
+			all.add("", fmt.Sprintf("%s is leased until %s", r.UID, c.at(r.LeaseUntil)))
+		case r.Due != "":
+			all.add("", fmt.Sprintf("%s is %s, due %s", r.UID, r.State, c.at(r.Due)))
+		default:
+			all.add("", fmt.Sprintf("%s is %s", r.UID, r.State))
+		}
+	}
+	return c.showAll(&all, raw, "settled")
+}
