@@ -48,6 +48,7 @@ topics:
 			"a delay of its own":        retryByDelay,
 			"untagged":                  retryUntagged,
 			"your own push":             readOwnPush,
+			"pull":                      pullAndSettle,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

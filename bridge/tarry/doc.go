@@ -10,7 +10,8 @@
 // In all other respects a [Conn] behaves like a *nats.Conn, and a [JetStream] (from [WrapJetStream]) like a
 // jetstream.JetStream. The Tarry method of each returns its [Client], with the calls for which nats.go has no method. A
 // program that wraps nothing creates one with [NewClient]. Consumers need no change: they read orders.created as before
-// and need not import this package. A consumer that does can send back messages that it could not handle, see below.
+// and need not import this package. A consumer that does can send back messages that it could not handle, see below. A
+// consumer without NATS fetches what was pushed for pull with a [Puller], over HTTP.
 //
 // # Words
 //

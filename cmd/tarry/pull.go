@@ -19,10 +19,9 @@ func newPull(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull TOPIC",
 		Short: "Fetch due messages that were pushed for pull, and lease them",
-		Long: `Fetch due messages that were pushed for pull, and lease them: the highest priority first, then the earliest due.
-
-Each comes with a receipt, for tarry ack, nack, dead, extend and release. Once its lease is over it is ready again, by
-its schedule of retries. If nothing comes, the exit code is 3.`,
+		Long: `Fetch due messages that were pushed for pull, and lease them: the highest priority first, then the earliest
+due. Each comes with a receipt, for tarry ack, nack, dead, extend and release. Once its lease is over it is ready again,
+by its schedule of retries. If nothing comes, the exit code is 3.`,
 		Example: `  tarry pull bills --max 10 --wait 30s --json
   tarry pull bills --ack`,
 		Args: oneArg("TOPIC"),

@@ -57,8 +57,8 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return config.FlagError(cmd.Flags(), err) })
 	root.AddCommand(newDev(o), newServe(o), newMigrate(o), newPush(o), newGet(o), newList(o), newCancel(o),
 		newReschedule(o), newRun(o), newHistory(o), newForecast(o), newRestore(o), newVerify(o), newRedeliver(o),
-		newPull(o), newDead(o), newRejected(o), newTopics(o), newCluster(o), newResign(o), newHealth(o), newDoctor(o), newToken(),
-		newVersion())
+		newPull(o), newDead(o), newRejected(o), newTopics(o), newCluster(o), newResign(o), newHealth(o), newDoctor(o),
+		newToken(), newVersion())
 	root.AddCommand(newSettles(o)...)
 	working(root)
 	completingChoices(root)

@@ -1,0 +1,114 @@
+package tarry
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+)
+
+// pullAndSettle pulls over HTTP what was pushed over NATS, and settles it in every way.
+func pullAndSettle(t *testing.T, d *dev) {
+	conn := d.client(t)
+	p := &Puller{URL: d.http + "/"}
+	ctx := t.Context()
+	push := func(id string) {
+		t.Helper()
+		m := message("work.go", id, "X", "1", "Tarry-Deliver", "pull")
+		if err := conn.PublishMsg(Tag(m, In(0), As(id), Key("k"), Retries("1m"))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	pull := func(id string, attempt int) Pulled {
+		t.Helper()
+		found, err := p.Pull(ctx, "work.go", PullOptions{Max: 3, Wait: 10 * time.Second, Lease: time.Minute, Consumer: "go",
+			MaxBytes: 1000})
+		if err != nil || len(found) != 1 {
+			t.Fatalf("pulled %+v, %v", found, err)
+		}
+		m := found[0]
+		if m.ID != id || string(m.Data) != id || m.Attempt != attempt || m.Key != "k" || m.Topic != "work.go" ||
+			m.Header.Get("X") != "1" || m.Due.IsZero() || m.Lease <= 0 || time.Until(m.LeaseUntil) > time.Minute+time.Second {
+			t.Fatalf("pulled %+v", m)
+		}
+		return m
+	}
+	must := func(err error) {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	push("one")
+	m := pull("one", 1)
+	must(p.Release(ctx, m.Receipt))
+	m = pull("one", 1)
+	must(p.Extend(ctx, 5*time.Minute, m.Receipt))
+	must(p.NackIn(ctx, time.Millisecond, m.Receipt))
+	m = pull("one", 2)
+	must(p.Ack(ctx, m.Receipt))
+	must(p.Ack(ctx, m.Receipt))
+	push("two")
+	two := pull("two", 1)
+	must(p.Nack(ctx, two.Receipt))
+	push("three")
+	three := pull("three", 1)
+	err := p.Dead(ctx, "no use", three.Receipt, m.Receipt, "x")
+	var some Unsettled
+	if !errors.As(err, &some) || len(some) != 2 || !errors.Is(some[m.Receipt], ErrLeaseLost) || some["x"] == nil ||
+		!errors.Is(err, ErrLeaseLost) || !strings.Contains(err.Error(), m.Receipt) {
+		t.Errorf("settled with %v", err)
+	}
+	if found, err := p.Pull(ctx, "work.go", PullOptions{}); err != nil || len(found) > 0 {
+		t.Errorf("more: %+v, %v", found, err)
+	}
+	var refused *Error
+	if _, err := p.Pull(ctx, "work.*", PullOptions{}); !errors.As(err, &refused) || refused.Word != "invalid_topic" {
+		t.Errorf("a wildcard: %v", err)
+	}
+}
+
+// A request whose answer is lost is sent again as it was: the repeat gets the same messages.
+func TestPuller_RepeatsWhatWasNotAnswered(t *testing.T) {
+	t.Parallel()
+	var n atomic.Int32
+	var first string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		switch n.Add(1) {
+		case 1:
+			first = string(body)
+			panic(http.ErrAbortHandler)
+		case 2:
+			if string(body) != first || !strings.Contains(first, `"attempt":"`) || r.Header.Get("Authorization") != "Bearer s" {
+				t.Errorf("first %s, then %s", first, body)
+			}
+			_, _ = io.WriteString(w, `{"messages":[{"id":"a","body_base64":"/w=="}]}`)
+		case 3:
+			w.WriteHeader(http.StatusBadGateway)
+			_, _ = io.WriteString(w, "<html>")
+		default:
+			w.WriteHeader(http.StatusGatewayTimeout)
+			_, _ = io.WriteString(w, `{"error":"outcome_unknown","detail":"d"}`)
+		}
+	}))
+	t.Cleanup(srv.Close)
+	p := &Puller{URL: srv.URL, Token: "s", Client: srv.Client()}
+	found, err := p.Pull(t.Context(), "a", PullOptions{})
+	if err != nil || len(found) != 1 || string(found[0].Data) != "\xff" {
+		t.Fatalf("%+v, %v", found, err)
+	}
+	if err := p.Ack(t.Context(), "r"); !errors.Is(err, ErrOutcomeUnknown) || n.Load() != 5 {
+		t.Errorf("after %d requests: %v", n.Load(), err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := p.Ack(ctx, "r"); !errors.Is(err, context.Canceled) {
+		t.Errorf("canceled: %v", err)
+	}
+}
