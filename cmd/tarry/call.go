@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
 	"strconv"
 	"strings"
 	"unicode"
@@ -44,6 +45,16 @@ func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command
 		}, cmd, args)
 	}
 	return cmd
+}
+
+// get asks an instance.
+func get[A any](c caller, cmd *cobra.Command, path string) (A, []byte, error) {
+	return client.Ask[A](cmd.Context(), c.Client, http.MethodGet, path, nil)
+}
+
+// post makes an instance do something.
+func post[A any](c caller, cmd *cobra.Command, path string, body any) (A, []byte, error) {
+	return client.Ask[A](cmd.Context(), c.Client, http.MethodPost, path, body)
 }
 
 // show prints a success: the raw answer for programs, else text for people.

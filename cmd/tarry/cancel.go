@@ -1,9 +1,12 @@
 package main
 
 import (
+	"net/http"
+
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
 func newCancel(o outside) *cobra.Command {
@@ -25,10 +28,11 @@ so for at least one. Exit code 3 means that no message has this id.`,
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
 			return c.many("canceled", func(progress func(wire.Report)) (wire.Report, []byte, error) {
-				return c.CancelMany(cmd.Context(), selectionOf(cmd), progress)
+				return client.Long(cmd.Context(), c.Client, "/v1/messages/cancel", selectionOf(cmd), progress)
 			})
 		}
-		return shows(c, canceledText)(c.Cancel(cmd.Context(), nameOf(cmd, args[0])))
+		return shows(c, canceledText)(client.Ask[wire.Canceled](cmd.Context(), c.Client, http.MethodDelete,
+			nameOf(cmd, args[0]).Path(""), nil))
 	})
 }
 

@@ -16,7 +16,7 @@ func newCluster(o outside) *cobra.Command {
 		Args:  noArgs,
 	}
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return shows(c, clusterText)(c.Cluster(cmd.Context()))
+		return shows(c, clusterText)(get[wire.Cluster](c, cmd, "/v1/cluster"))
 	})
 }
 
@@ -84,7 +84,11 @@ func newResign(o outside) *cobra.Command {
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "reason for the logs")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		raw, err := c.Resign(cmd.Context(), reason)
+		request := map[string]string{}
+		if reason != "" {
+			request["reason"] = reason
+		}
+		_, raw, err := post[struct{}](c, cmd, "/v1/cluster/resign", request)
 		if err != nil {
 			return answered(err, c.json)
 		}

@@ -43,7 +43,7 @@ to --cursor.`,
 	cmd.Flags().String("topic", "", "only this topic, or all that match a pattern such as orders.>")
 	addPages(cmd, "messages")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return pages(c, cmd, []string{"topic"}, (*client.Client).Dead, deadPage)
+		return pages(c, cmd, []string{"topic"}, "/v1/dead", deadPage)
 	})
 }
 
@@ -134,7 +134,7 @@ may have seen it. A cancel of it answers maybe_delivered, and reschedule and run
 			return c.deadOnes(cmd, "requeue", "requeued", args, order)
 		}
 		order.ID = args[0]
-		r, raw, err := c.RequeueOne(cmd.Context(), order)
+		r, raw, err := post[wire.DeadResult](c, cmd, "/v1/dead/requeue", order)
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string { return lookFor(p.UID) }), c.json)
 		}
@@ -159,7 +159,7 @@ func newPurge(o outside) *cobra.Command {
 			return c.deadOnes(cmd, "purge", "purged", args, order)
 		}
 		order.ID = args[0]
-		raw, err := c.PurgeOne(cmd.Context(), order)
+		_, raw, err := post[struct{}](c, cmd, "/v1/dead/purge", order)
 		if err != nil {
 			return answered(err, c.json)
 		}
@@ -180,16 +180,16 @@ func lookFor(uid string) string {
 func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids []string, order client.DeadOrder) error {
 	if len(ids) == 0 {
 		return c.manyDead(done, func(progress func(wire.Report)) (wire.Report, []byte, error) {
-			return c.DeadMany(cmd.Context(), what, order, progress)
+			return client.Long(cmd.Context(), c.Client, "/v1/dead/"+what, order, progress)
 		})
 	}
 	order.IDs = ids
-	results, raw, err := c.DeadByID(cmd.Context(), what, order)
+	answer, raw, err := post[client.Results[client.DeadResult]](c, cmd, "/v1/dead/"+what, order)
 	if err != nil {
 		return answered(err, c.json)
 	}
 	var all outcomes
-	for _, r := range results {
+	for _, r := range answer.Results {
 		text := printable(r.ID, "")
 		switch {
 		case r.Word != "":

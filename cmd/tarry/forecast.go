@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
 func newForecast(o outside) *cobra.Command {
@@ -21,7 +22,8 @@ func newForecast(o outside) *cobra.Command {
 	flags.String("step", "", "length of a step, at least 1s (default 1m)")
 	flags.String("until", "", "end of the forecast: RFC 3339, unix milliseconds, or how long from now (default 1h)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return shows(c, forecastText)(c.Forecast(cmd.Context(), parameters(cmd, "topic", "step", "until")))
+		return shows(c, forecastText)(get[wire.Forecast](c, cmd,
+			client.WithQuery("/v1/forecast", parameters(cmd, "topic", "step", "until"))))
 	})
 }
 

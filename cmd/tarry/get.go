@@ -20,7 +20,7 @@ func newGet(o outside) *cobra.Command {
 	}
 	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		return shows(c, messageText)(c.Get(cmd.Context(), nameOf(cmd, args[0])))
+		return shows(c, messageText)(get[wire.Info](c, cmd, nameOf(cmd, args[0]).Path("")))
 	})
 }
 

@@ -25,7 +25,7 @@ It needs no token.`,
 	cmd.Flags().BoolVar(&live, "live", false, "only check whether the process answers")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		if live {
-			raw, err := c.Live(cmd.Context())
+			_, raw, err := get[struct{}](c, cmd, "/livez")
 			if err != nil {
 				return answered(err, c.json)
 			}

@@ -24,7 +24,7 @@ has earlier ones.`,
 	}
 	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		return shows(c, historyText)(c.History(cmd.Context(), nameOf(cmd, args[0])))
+		return shows(c, historyText)(get[wire.History](c, cmd, nameOf(cmd, args[0]).Path("/history")))
 	})
 }
 

@@ -7,7 +7,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -39,7 +38,7 @@ to --cursor.`,
 	addPages(cmd, "messages")
 	completing(cmd, "state", true, states...)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return pages(c, cmd, []string{"topic", "id", "key", "state", "due-from", "due-to"}, (*client.Client).List,
+		return pages(c, cmd, []string{"topic", "id", "key", "state", "due-from", "due-to"}, "/v1/messages",
 			listPage)
 	})
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"net/url"
 	"strings"
@@ -34,14 +33,13 @@ func addPages(cmd *cobra.Command, what string) {
 
 // pages shows one page, or with --all every page, of what the flags with these names leave.
 func pages[A any](c caller, cmd *cobra.Command, names []string,
-	ask func(*client.Client, context.Context, url.Values) (A, []byte, error),
-	see func(t clock, answer *A, first bool) page) error {
+	path string, see func(t clock, answer *A, first bool) page) error {
 	q, all := parameters(cmd, append([]string{"limit", "cursor"}, names...)...), isSet(cmd, "all")
 	if all && !q.Has("limit") {
 		q.Set("limit", wholeList)
 	}
 	for first := true; ; first = false {
-		answer, raw, err := ask(c.Client, cmd.Context(), q)
+		answer, raw, err := get[A](c, cmd, client.WithQuery(path, q))
 		if err != nil {
 			return answered(err, c.json)
 		}

@@ -135,12 +135,12 @@ func newSettles(o outside) []*cobra.Command {
 
 // settle settles the leases of receipts and shows the outcome of each.
 func (c caller) settle(cmd *cobra.Command, verb string, order client.SettleOrder) error {
-	results, raw, err := c.Settle(cmd.Context(), verb, order)
+	answer, raw, err := post[client.Results[client.SettleResult]](c, cmd, "/v1/leases/"+verb, order)
 	if err != nil {
 		return answered(err, c.json)
 	}
 	var all outcomes
-	for i, r := range results {
+	for i, r := range answer.Results {
 		switch {
 		case r.Word != "":
 			all.add(r.Word, fmt.Sprintf("%s: %s (%s)", order.Receipts[i], r.Detail, r.Word))

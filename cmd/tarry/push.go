@@ -94,7 +94,7 @@ input, --body '' is an empty one.`,
 			}
 		}
 		p.SetBody(content)
-		kept, raw, err := c.Push(cmd.Context(), p)
+		kept, raw, err := post[client.Kept](c, cmd, "/v1/messages", p)
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string {
 				return "push it again with --id " + p.ID +

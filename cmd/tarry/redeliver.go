@@ -41,7 +41,7 @@ it again.`,
 		progress, done := watched(c, func(r wire.RedeliverReport) string {
 			return fmt.Sprintf("%d checked, %d gone", r.Checked, r.Gone)
 		})
-		r, raw, err := c.Redeliver(cmd.Context(), request, progress)
+		r, raw, err := client.Long(cmd.Context(), c.Client, "/v1/redeliver", request, progress)
 		if done(); err != nil {
 			return answered(err, c.json)
 		}

@@ -45,7 +45,7 @@ to --cursor.`,
 	flags.String("reason", "", "only pushes refused with this word, such as invalid_delay")
 	addPages(cmd, "rejects")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return pages(c, cmd, []string{"topic", "id", "reason"}, (*client.Client).Rejects, rejectsPage)
+		return pages(c, cmd, []string{"topic", "id", "reason"}, "/v1/rejects", rejectsPage)
 	})
 }
 
@@ -75,7 +75,7 @@ func newRejectedShow(o outside) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return shows(c, rejectText)(c.Reject(cmd.Context(), sequence))
+		return shows(c, rejectText)(get[wire.Rejected](c, cmd, fmt.Sprint("/v1/rejects/", sequence)))
 	})
 }
 
@@ -173,12 +173,12 @@ message. A delay counts from now.`,
 }
 
 func (c caller) requeueRejects(cmd *cobra.Command, order client.RejectOrder) error {
-	results, raw, err := c.RequeueRejects(cmd.Context(), order)
+	answer, raw, err := post[client.Results[client.RejectResult]](c, cmd, "/v1/rejects/requeue", order)
 	if err != nil {
 		return answered(err, c.json)
 	}
 	var all outcomes
-	for _, r := range results {
+	for _, r := range answer.Results {
 		text := strconv.FormatUint(r.Sequence, 10)
 		switch name := printable(r.ID, ""); {
 		case r.Word != "":

@@ -49,7 +49,11 @@ id.`,
 				return usage("--%s needs an ID", one)
 			}
 			return c.many("rescheduled", func(progress func(wire.Report)) (wire.Report, []byte, error) {
-				return c.RescheduleMany(cmd.Context(), selectionOf(cmd), when, progress)
+				request := struct {
+					client.Selection
+					client.When
+				}{selectionOf(cmd), when}
+				return client.Long(cmd.Context(), c.Client, "/v1/messages/reschedule", request, progress)
 			})
 		}
 		e := client.Edit{When: when}

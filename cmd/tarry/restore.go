@@ -41,7 +41,8 @@ You may run it again.`,
 	flags.StringVar(&rate, "rate", "", "at most this many messages a second, 1 to 1000000 (default no limit)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 1 {
-			r, raw, err := c.RestoreOne(cmd.Context(), nameOf(cmd, args[0]), request.DryRun)
+			r, raw, err := post[wire.RestoreReport](c, cmd, nameOf(cmd, args[0]).Path("/restore"),
+				map[string]bool{"dry_run": request.DryRun})
 			if err != nil {
 				return answered(err, c.json)
 			}
@@ -61,7 +62,7 @@ You may run it again.`,
 		progress, done := watched(c, func(r wire.RestoreReport) string {
 			return fmt.Sprintf("%d read, %d added", r.Read, r.Added)
 		})
-		r, raw, err := c.Restore(cmd.Context(), request, progress)
+		r, raw, err := client.Long(cmd.Context(), c.Client, "/v1/restore", request, progress)
 		if done(); err != nil {
 			return answered(err, c.json)
 		}

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"strconv"
 	"strings"
@@ -35,32 +34,29 @@ to --cursor.`,
 	addPages(cmd, "topics")
 	calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return pages(c, cmd, nil, (*client.Client).Topics, topicsPage)
+			return pages(c, cmd, nil, "/v1/topics", topicsPage)
 		}
 		if one := changed(cmd, "limit", "cursor", "all"); one != "" {
 			return usage("--%s does not go with a TOPIC", one)
 		}
-		return shows(c, topicText)(c.Topic(cmd.Context(), args[0]))
+		return shows(c, topicText)(get[wire.TopicCounts](c, cmd, "/v1/topics/"+client.Step(args[0])))
 	})
 	cmd.AddCommand(
-		newPause(o, "pause", "Hold back due messages of a topic, or of all topics that match a pattern",
-			(*client.Client).Pause, pausedText),
-		newPause(o, "resume", "End the pause of exactly this pattern",
-			(*client.Client).Resume, resumedText),
+		newPause(o, "pause", "Hold back due messages of a topic, or of all topics that match a pattern", pausedText),
+		newPause(o, "resume", "End the pause of exactly this pattern", resumedText),
 	)
 	return cmd
 }
 
-func newPause(o outside, name, short string,
-	do func(*client.Client, context.Context, string) (wire.Paused, []byte, error),
-	text func(clock, *wire.Paused) string) *cobra.Command {
+func newPause(o outside, name, short string, text func(clock, *wire.Paused) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + " PATTERN",
 		Short: short,
 		Args:  oneArg("PATTERN"),
 	}
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		return shows(c, text)(do(c.Client, cmd.Context(), args[0]))
+		path := "/v1/topics/" + client.Step(args[0]) + "/" + name
+		return shows(c, text)(post[wire.Paused](c, cmd, path, struct{}{}))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
 func newVerify(o outside) *cobra.Command {
@@ -33,7 +34,7 @@ Messages are accepted and delivered meanwhile. If you interrupt the command, the
 		progress, done := watched(c, func(v wire.VerifyReport) string {
 			return fmt.Sprintf("%d in the store, %d in the journal", v.InStore, v.InJournal)
 		})
-		v, raw, err := c.Verify(cmd.Context(), asked, progress)
+		v, raw, err := client.Long(cmd.Context(), c.Client, "/v1/verify", asked, progress)
 		if done(); err != nil {
 			return answered(err, c.json)
 		}

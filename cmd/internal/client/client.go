@@ -66,6 +66,17 @@ func (p *Problem) Error() string { return fmt.Sprintf("%s (%s)", p.Detail, p.Wor
 // maxAnswer is the maximum size of an answer: that of the largest message, in base64, and a margin.
 const maxAnswer = 512 << 20
 
+// Ask makes one request that one answer follows. body may be nil.
+func Ask[A any](ctx context.Context, c *Client, method, path string, body any) (a A, raw []byte, err error) {
+	raw, err = c.call(ctx, method, path, body, &a)
+	return a, raw, err
+}
+
+// Results are the outcomes of a request that names several things.
+type Results[R any] struct {
+	Results []R `json:"results"`
+}
+
 // call makes one request and reads the answer into its value. The statuses in fine are successes besides 200 and 201.
 func (c *Client) call(ctx context.Context, method, path string, body, into any, fine ...int) (raw []byte, err error) {
 	return c.callIf(ctx, method, path, "", body, into, fine...)
@@ -174,19 +185,19 @@ type Name struct {
 	Topic, Key *string
 }
 
-// messagePath returns the path of one message, or of an action below it.
-func messagePath(n Name, below string) string {
+// Path returns the path of the message, or of an action below it.
+func (n Name) Path(below string) string {
 	query := url.Values{}
 	for name, value := range map[string]*string{"topic": n.Topic, "key": n.Key} {
 		if value != nil {
 			query.Set(name, *value)
 		}
 	}
-	return withQuery("/v1/messages/"+step(n.ID)+below, query)
+	return WithQuery("/v1/messages/"+Step(n.ID)+below, query)
 }
 
-// step escapes a name as one segment of a path.
-func step(name string) string {
+// Step escapes a name as one segment of a path.
+func Step(name string) string {
 	if strings.Trim(name, ".") == "" { // unescaped, "." and ".." would be path segments
 		return strings.ReplaceAll(name, ".", "%2E")
 	}

@@ -3,7 +3,6 @@ package client
 import (
 	"context"
 	"net/http"
-	"net/url"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -35,7 +34,7 @@ func (c *Client) Pull(ctx context.Context, topic string, order PullOrder) (found
 	var answer struct {
 		Messages []Pulled `json:"messages"`
 	}
-	raw, err = patient.call(ctx, http.MethodPost, "/v1/topics/"+url.PathEscape(topic)+"/pull", order, &answer)
+	raw, err = patient.call(ctx, http.MethodPost, "/v1/topics/"+Step(topic)+"/pull", order, &answer)
 	return answer.Messages, raw, err
 }
 
@@ -52,14 +51,4 @@ type SettleResult struct {
 	wire.Settled
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
-}
-
-// Settle settles leases by one of wire.Verbs.
-func (c *Client) Settle(ctx context.Context, verb string,
-	order SettleOrder) (results []SettleResult, raw []byte, err error) {
-	var answer struct {
-		Results []SettleResult `json:"results"`
-	}
-	raw, err = c.call(ctx, http.MethodPost, "/v1/leases/"+verb, order, &answer)
-	return answer.Results, raw, err
 }
