@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"sync"
 	"time"
@@ -430,36 +431,10 @@ func (h *handing) share(ctx context.Context) error {
 		}
 		return nil
 	}
-	wants := make([]Want, buckets)
-	for b := range buckets {
-		wants[b] = Want{Bucket: b, Topics: []TopicWant{{h.topic, wanted}}}
+	places, err := h.look(ctx, wanted, wanted/int(buckets)+shareMore)
+	if err != nil {
+		return err
 	}
-	type place struct {
-		rank   int64
-		bucket message.Bucket
-	}
-	var (
-		places   []place
-		answered bool
-		err      error
-	)
-	for b, f := range h.s.cfg.Timeline.Ready(ctx, wants, h.now) {
-		if f.Err != nil || len(f.Topics) == 0 {
-			err = cmp.Or(err, f.Err)
-			continue
-		}
-		answered = true
-		h.next[message.Bucket(b)] = f.Topics[0].Next
-		for _, rank := range f.Topics[0].Ranks {
-			places = append(places, place{rank, message.Bucket(b)})
-		}
-	}
-	if !answered && err != nil {
-		return fmt.Errorf("look what is ready: %w", err)
-	}
-	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.bucket, b.bucket))
-	})
 	h.promised = min(len(places), wanted)
 	for i, w := range h.batch {
 		mine := places[:min(len(places), w.Max)]
@@ -473,6 +448,56 @@ func (h *handing) share(ctx context.Context) error {
 		h.request(i, counts, mine[0].bucket)
 	}
 	return nil
+}
+
+// shareMore is how many places of a bucket are asked for beyond its share. Most batches then need no second look, and
+// none reads what all want from every bucket.
+const shareMore = 32
+
+// place is one of a ready message in the order of a topic.
+type place struct {
+	rank   int64
+	bucket message.Bucket
+}
+
+// look returns the places of the first wanted messages over all buckets, of which it first asks each for each.
+func (h *handing) look(ctx context.Context, wanted, each int) ([]place, error) {
+	each = min(each, wanted)
+	wants := make([]Want, h.s.cfg.Timeline.Buckets())
+	for b := range wants {
+		wants[b] = Want{Bucket: message.Bucket(b), Topics: []TopicWant{{h.topic, each}}}
+	}
+	var (
+		places   []place
+		answered bool
+		err      error
+		known    = int64(math.MaxInt64) // up to here all places are known
+	)
+	for b, f := range h.s.cfg.Timeline.Ready(ctx, wants, h.now) {
+		if f.Err != nil || len(f.Topics) == 0 {
+			err = cmp.Or(err, f.Err)
+			continue
+		}
+		answered = true
+		h.next[message.Bucket(b)] = f.Topics[0].Next
+		ranks := f.Topics[0].Ranks
+		for _, rank := range ranks {
+			places = append(places, place{rank, message.Bucket(b)})
+		}
+		if len(ranks) == each {
+			known = min(known, ranks[each-1])
+		}
+	}
+	if !answered && err != nil {
+		return nil, fmt.Errorf("look what is ready: %w", err)
+	}
+	slices.SortFunc(places, func(a, b place) int {
+		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.bucket, b.bucket))
+	})
+	if each < wanted && known < math.MaxInt64 && (len(places) < wanted || places[wanted-1].rank > known) {
+		return h.look(ctx, wanted, wanted)
+	}
+	return places, nil
 }
 
 // request adds the requests of a poll, which takes counts from the buckets; the first message is in the bucket first.

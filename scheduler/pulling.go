@@ -166,7 +166,7 @@ const (
 // Settled is the outcome of one item.
 type Settled struct {
 	Code SettleCode
-	// Info is the message as it is now. It has UID, State, Version and Due, or no state if the message is not known.
+	// Info is the message as it is now. It has UID, State, Version and, if it waits, Due; or no state if it is not known.
 	Info message.Info
 	// Until is the end of an extended lease.
 	Until message.Milli

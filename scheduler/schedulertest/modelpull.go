@@ -189,6 +189,9 @@ func (m *model) settleAll(bucket message.Bucket, term uint64, items []scheduler.
 		}
 		for _, r := range settled {
 			i := r.Info
+			if i.State.Ended() {
+				i.Due = 0
+			}
 			s += fmt.Sprintf("; code %d %s %s due %d version %d refusals %d ended %d until %d", r.Code, i.UID, i.State, i.Due,
 				i.Version, i.Mark.Refusals, i.EndedAt, r.Until)
 		}

@@ -106,3 +106,64 @@ func carry(b *testing.B, topic func(n int) string) {
 type one struct{}
 
 func (one) ID() (int, bool) { return 1, true }
+
+// BenchmarkRedis_AddLeaseSettle carries messages that consumers pull in batches of 100 through Redis; one operation is
+// one message.
+func BenchmarkRedis_AddLeaseSettle(b *testing.B) {
+	srv := lab.NewRedis(b)
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
+	b.Cleanup(func() { _ = rdb.Close() })
+	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "pull", Buckets: 1, EndedKeep: time.Minute,
+		TombstoneKeep: time.Minute, TombstoneLimit: 10})
+	if err != nil {
+		b.Fatal(err)
+	}
+	schedulertest.Certify(b, tl)
+	ids := scheduler.NewIDs(one{}, time.Now)
+	const batch, pull = 500, 100
+	body := make([]byte, 256)
+	var add, lease, settle time.Duration
+	n := 0
+	for b.Loop() {
+		if n++; n%batch != 1 {
+			continue // the batch below stood for this one, too
+		}
+		messages := make([]*message.Message, batch)
+		for i := range messages {
+			uid, err := ids.Next(0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			messages[i] = &message.Message{UID: uid, Topic: "work", Body: body, Pull: true,
+				Due: message.Milli(1_800_000_000_000 + i), Attempt: 1}
+		}
+		at := time.Now()
+		if _, _, err := tl.Add(b.Context(), 0, messages, 1); err != nil {
+			b.Fatal(err)
+		}
+		add += time.Since(at)
+		for part := range batch / pull {
+			at = time.Now()
+			nonce := scheduler.Nonce(n*batch + part)
+			got := tl.Lease(b.Context(), []scheduler.LeaseRequest{{Topic: "work", Limit: pull, Bytes: 4 << 20, Over: true,
+				Nonce: nonce, Keep: time.Second, Now: 1_900_000_000_000, From: 1_900_000_000_000, Length: time.Minute}})[0]
+			if got.Err != nil || len(got.Messages) != pull {
+				b.Fatalf("%d messages, %v", len(got.Messages), got.Err)
+			}
+			lease += time.Since(at)
+			items := make([]scheduler.Settle, pull)
+			for i, m := range got.Messages {
+				items[i] = scheduler.Settle{Verb: scheduler.Ack, UID: m.UID, Topic: "work", Nonce: nonce}
+			}
+			at = time.Now()
+			if _, _, err := tl.Settle(b.Context(), 0, 0, items, 2); err != nil {
+				b.Fatal(err)
+			}
+			settle += time.Since(at)
+		}
+	}
+	rounds := float64((n + batch - 1) / batch * batch)
+	b.ReportMetric(float64(add.Nanoseconds())/rounds, "add-ns/msg")
+	b.ReportMetric(float64(lease.Nanoseconds())/rounds, "lease-ns/msg")
+	b.ReportMetric(float64(settle.Nanoseconds())/rounds, "settle-ns/msg")
+}

@@ -117,13 +117,13 @@ var verbs = [...]string{scheduler.Ack: "a", scheduler.Nack: "n", scheduler.Bury:
 func (t *Redis) Settle(ctx context.Context, bucket message.Bucket, term uint64, items []scheduler.Settle,
 	now message.Milli) ([]scheduler.Settled, scheduler.Effect, error) {
 	items = items[:min(len(items), settleStep)]
-	args := make([]any, 3, 3+8*len(items))
+	args := make([]any, 3, 11+len(items))
 	args[0], args[1], args[2] = "", int64(now), settleBytes
 	if term > 0 {
 		args[0] = text(term)
 	}
-	for i := range items {
-		s := &items[i]
+	for i := 0; i < len(items); {
+		s, n := items[i], 0
 		nonce, reason := "", s.Reason
 		if s.Nonce > 0 {
 			nonce = s.Nonce.String()
@@ -131,8 +131,15 @@ func (t *Redis) Settle(ctx context.Context, bucket message.Bucket, term uint64, 
 		if reason == "" {
 			reason = s.Kind.Words("", false)
 		}
-		args = append(args, verbs[s.Verb], string(s.UID), s.Topic, nonce, int64(s.Number), flag(s.Over), int(s.Kind),
-			reason)
+		at := len(args)
+		args = append(args, verbs[s.Verb], s.Topic, nonce, int64(s.Number), flag(s.Over), int(s.Kind), reason, 0)
+		for ; i < len(items) && s == items[i]; n++ { // those that differ in their uids alone are a group
+			args = append(args, string(s.UID))
+			if i++; i < len(items) {
+				s.UID = items[i].UID
+			}
+		}
+		args[at+7] = n
 	}
 	c := &call{bucket: bucket, script: "settle", entry: t.context(ctx, term, now), args: args}
 	a := t.run(ctx, c)

@@ -338,9 +338,22 @@ if #set > 0 then
   each(#set, 2000, function(from, to) redis.call('HSET', MSG, unpack(set, from, to)) end)
   for _, place in ipairs(leaving) do leave(unpack(place)) end
   each(#order, 2000, function(from, to) redis.call('ZADD', DUE, unpack(order, from, to)) end)
+  local all, queues, least = {}, {}, {} -- by topic: uids and places, and the earliest due time
   for uid in pairs(offers) do
     local packed = stands(uid)
-    if pulled(packed) then offer(packed, uid, expiry(packed)) end
+    if pulled(packed) then
+      local on, at, expires = topic(packed), due(packed), expiry(packed)
+      push(all, score(packed), uid)
+      queues[on] = queues[on] or {}
+      push(queues[on], rank(packed), uid)
+      least[on] = math.min(least[on] or at, at)
+      if expires then redis.call('ZADD', EXPIRES, expires, uid) end
+    end
+  end
+  each(#all, 2000, function(from, to) redis.call('ZADD', PULL, unpack(all, from, to)) end)
+  for on, list in pairs(queues) do
+    each(#list, 2000, function(from, to) redis.call('ZADD', queue(on), unpack(list, from, to)) end)
+    await(on, least[on])
   end
   for at, entries in pairs(named) do redis.call('HSET', NAME, at, entries) end
   each(#index, 2000, function(from, to) redis.call('ZADD', NAMES, unpack(index, from, to)) end)

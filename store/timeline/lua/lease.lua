@@ -1,5 +1,5 @@
 -- lease takes ready messages of a topic into leases.
--- KEYS pull pulls msg mark lease leasing expires refused paused
+-- KEYS pull pulls msg mark lease leasing expires refused paused big
 -- ARGV 1 topic  2 now in ms  3 how many at most  4 bytes  5 '1' if the first message may exceed them
 --      6 nonce  7 how long the nonce is remembered after its last lease is over, in ms  8 when the leases begin
 --      9 how long they are, in ms  10 '1' if that holds whatever the messages say  11 consumer
@@ -34,15 +34,20 @@ if granted then
   return result
 end
 
+local unexpiring, last, text = table.concat({nonce, ARGV[8], '0', ARGV[11]}, ' '), nil, nil
 local from, uids, aside, weight, latest, first = queue(on), {}, 0, 0, now, nil
 local full, out = false, false
+-- Big messages are read one by one, so that none is read in vain.
+local small, marks = redis.call('EXISTS', BIG) == 0, redis.call('EXISTS', MARK) == 1
 while not full and not out and #uids < limit and aside < 1000 do
   local asked = math.min(limit - #uids, 250)
   local found = ready(from, now, asked)
-  local gone, leases, ends, took = {}, {}, {}, {}
-  for i = 1, #found, 2 do
-    local uid = found[i]
-    local packed = redis.call('HGET', MSG, uid)
+  local gone, leases, ends, took, read, limited = {}, {}, {}, {}, {}, {}
+  for i = 1, #found, 2 do read[#read + 1] = found[i] end
+  local records = small and #read > 0 and redis.call('HMGET', MSG, unpack(read))
+  for i, uid in ipairs(read) do
+    local packed
+    if records then packed = records[i] else packed = redis.call('HGET', MSG, uid) end
     local fit = packed and sound(packed)
     local expires = fit and bit.band(string.byte(packed, 2), 2) == 2 and redis.call('ZSCORE', EXPIRES, uid)
     if not fit then
@@ -63,15 +68,17 @@ while not full and not out and #uids < limit and aside < 1000 do
       local till = start + length
       latest, first = math.max(latest, till), math.min(first or till, till)
       gone[#gone + 1], took[#took + 1], uids[#uids + 1] = uid, uid, uid
-      push(leases, uid, table.concat({nonce, ARGV[8], expires or '0', ARGV[11]}, ' '))
-      push(ends, till, uid)
-      hand_out(uid, packed, marked(uid, packed), string.format('%.0f', till))
+      if till ~= last then last, text = till, string.format('%.0f', till) end
+      if expires then limited[#limited + 1] = uid end
+      push(leases, uid, expires and table.concat({nonce, ARGV[8], expires, ARGV[11]}, ' ') or unexpiring)
+      push(ends, text, uid)
+      hand_out(uid, packed, effective(marks and redis.call('HGET', MARK, uid), packed), text)
     end
   end
   if #gone > 0 then redis.call('ZREM', from, unpack(gone)) end
   if #took > 0 then
     redis.call('ZREM', PULL, unpack(took))
-    redis.call('ZREM', EXPIRES, unpack(took))
+    if #limited > 0 then redis.call('ZREM', EXPIRES, unpack(limited)) end
     if redis.call('EXISTS', LEASE) == 0 then push(leases, '', string.rep('-', 65)) end -- see doc.go: as in claimed
     redis.call('HSET', LEASE, unpack(leases))
     redis.call('ZADD', leases_of(on), unpack(ends))

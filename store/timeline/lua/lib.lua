@@ -113,7 +113,8 @@ end
 -- numbers returns the refusals and the changes since acceptance that a mark counts, as digits, or '0' for each if the
 -- mark cannot be read.
 local function numbers(mark)
-  local refusals, changed = string.match(mark or '', '^%d+:(%d+):(%d+):')
+  if not mark or mark == '' then return '0', '0' end
+  local refusals, changed = string.match(mark, '^%d+:(%d+):(%d+):')
   if not refusals or #refusals > 10 or #changed > 10 then return '0', '0' end
   return refusals, changed
 end
@@ -172,13 +173,18 @@ end
 local hastened = {}
 local function hasten(on, at) push(hastened, on, string.format('%.0f', at)) end
 
+-- await notes that a message of a topic is due at a time.
+local function await(on, at)
+  if redis.call('ZADD', PULLS, 'LT', 'CH', at, on) == 1 then hasten(on, at) end
+end
+
 -- offer puts a message for pull into its orders. expires is the end of its time to live, or nil.
 local function offer(packed, uid, expires)
   local on, at = topic(packed), due(packed)
   redis.call('ZADD', PULL, score(packed), uid)
   redis.call('ZADD', queue(on), rank(packed), uid)
   if expires then redis.call('ZADD', EXPIRES, expires, uid) end
-  if redis.call('ZADD', PULLS, 'LT', 'CH', at, on) == 1 then hasten(on, at) end
+  await(on, at)
 end
 
 -- withdraw removes a message for pull from its orders. It returns 1 if the message was in them, else 0.

@@ -1,11 +1,12 @@
 -- settle ends, returns or extends leases, and ends messages past their time to live.
--- KEYS pull pulls due msg mark lease claimed leasing expires dead ended next name names counts refused term
--- ARGV 1 term, '' without  2 now in ms  3 bytes: it stops after the item that reaches them; then for each item:
---      verb (a ack, n nack, d dead, r release, e extend, u undo, x expire)  uid  topic  nonce, '' for any
+-- KEYS pull pulls due msg mark lease claimed leasing expires dead ended next name names counts refused term big
+-- ARGV 1 term, '' without  2 now in ms  3 bytes: it stops after the item that reaches them; then for each group of
+--      items: verb (a ack, n nack, d dead, r release, e extend, u undo, x expire)  topic  nonce, '' for any
 --      number: when a nack is due again, or when an extended lease ends  '1' if only a lease that is over is meant
---      kind and reason of the change
+--      kind and reason of the change  how many uids, and these
 -- Result: entry of the outbox; which orders begin earlier (lib.lua, hasten); for each item that it reached, a text of:
---      code (0 lost, 1 done, 2 done before), state, due, version, refusals, when it ended, end of the lease;
+--      code (0 lost, 1 done, 2 done before), state, due if it waits, version, refusals, when it ended, end of the
+--      lease;
 --      then the outbox's fields
 -- A verb acts on the lease of exactly this uid, topic and nonce. What comes back past its time to live expires instead.
 -- If another push stands as the next one under its name, one of the two ends (lib.lua, comeback). A message that cannot
@@ -16,7 +17,7 @@
 local stale = ARGV[1] ~= '' and check(ARGV[1])
 if stale then return stale end
 local now, room = tonumber(ARGV[2]), tonumber(ARGV[3])
-local log, gone, told, size = {}, {}, {}, 0
+local log, gone, told, size, item = {}, {}, {}, 0, 0
 local nexts = redis.call('EXISTS', NEXT) == 1
 
 -- read returns what a lease says: when it began, the end of the message's time to live or 0, and the consumer.
@@ -28,6 +29,7 @@ end
 -- change notes a change for the journal. from and attempt are those of the lease, 0 without one; tries is how many
 -- leases ended in vain before.
 local function change(uid, from, attempt, tries, form)
+  if CONTEXT == '' then return end
   push(log, uid, struct.pack('>Bi8I4I4', FORM_LEASED, from, attempt, tonumber(tries)) .. form)
 end
 
@@ -120,16 +122,16 @@ local function before(verb, uid, nonce, stands)
   return (verb == 'n' or verb == 'r') and nonce ~= '' and redis.call('HGET', grant(nonce), uid) == verb
 end
 
--- tell answers an item with the message as it is now.
+-- tell answers the item at hand with the message as it is now.
 local function tell(code, record, mark, held, till)
   local stands, at, ended = STATE_NONE, 0, 0
   if record and live(record) then
     stands, at = held and STATE_IN_FLIGHT or STATE_WAITING, due(record)
   elseif record then
-    stands, at, ended = state(record), struct.unpack('>i8', record, 12), struct.unpack('>i8', record, 4)
+    stands, ended = state(record), struct.unpack('>i8', record, 4)
   end
   local n = record and version(record, mark) or 0
-  told[#told + 1] = string.format('%d %d %.0f %.0f %s %.0f %.0f', code, stands, at, n, numbers(mark), ended,
+  told[item] = string.format('%d %d %.0f %.0f %s %.0f %.0f', code, stands, at, n, numbers(mark), ended,
     tonumber(till or '0'))
 end
 
@@ -181,14 +183,54 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
   return tell(1, back(uid, record, lease, verb, at, kind, reason))
 end
 
-for i = 4, #ARGV, 8 do
-  if size >= room then break end
-  local verb, uid, on, nonce, at, only, kind, reason = unpack(ARGV, i, i + 7)
-  if verb == 'u' then
-    undo(nonce)
-    tell(1)
-  else
-    settle(verb, uid, on, nonce, tonumber(at), only == '1', tonumber(kind), reason)
+-- ack_all acknowledges, in few calls, those of the messages that are leased under a nonce and small. Most calls are
+-- nothing else.
+local function ack_all(uids, on, nonce, kind, reason)
+  local records, leases = redis.call('HMGET', MSG, unpack(uids)), redis.call('HMGET', LEASE, unpack(uids))
+  local marks = redis.call('EXISTS', MARK) == 1 and redis.call('HMGET', MARK, unpack(uids))
+  local freed, ended, done = {}, {}, {}
+  local last, since, consumer, why, _ -- mostly all leases are the same
+  for i, uid in ipairs(uids) do
+    local record, lease = records[i], leases[i]
+    if lease and string.sub(lease, 1, 16) == nonce and not done[uid] and sound(record) and topic(record) == on then
+      if lease ~= last then
+        last, since, _, consumer = lease, read(lease)
+        why = cause(kind, reason, consumer)
+      end
+      local mark = effective(marks and marks[i], record)
+      local over = ending(STATE_DELIVERED, record, now, uncertain(mark), why, 2 + changes(mark))
+      push(ended, uid, over)
+      done[uid], freed[#freed + 1], gone[#gone + 1] = true, uid, uid
+      if CONTEXT ~= '' then change(uid, since, attempt_of(record, mark), numbers(mark), over) end
+      told[item + i] = table.concat({1, STATE_DELIVERED, 0, 2 + changes(mark), 0, ARGV[2], 0}, ' ')
+    end
+  end
+  if #freed == 0 then return end
+  tally(on, -#freed)
+  redis.call('HDEL', LEASE, unpack(freed))
+  redis.call('ZREM', leases_of(on), unpack(freed))
+  if redis.call('EXISTS', leases_of(on)) == 0 then redis.call('ZREM', LEASING, on) end
+  if marks then redis.call('HDEL', MARK, unpack(freed)) end
+  if nexts then redis.call('HDEL', NEXT, unpack(freed)) end
+  redis.call('HSET', MSG, unpack(ended))
+end
+
+local small, i = redis.call('EXISTS', BIG) == 0, 4
+while i < #ARGV and size < room do
+  local verb, on, nonce, at, only, kind, reason, n = unpack(ARGV, i, i + 7)
+  local uids = {unpack(ARGV, i + 8, i + 7 + n)}
+  i = i + 8 + n
+  if verb == 'a' and only == '' and small then ack_all(uids, on, nonce, tonumber(kind), reason) end
+  for _, uid in ipairs(uids) do
+    if size >= room then break end
+    item = item + 1
+    if told[item] then -- luacheck: ignore 542 (it is acknowledged)
+    elseif verb == 'u' then
+      undo(nonce)
+      tell(1)
+    else
+      settle(verb, uid, on, nonce, tonumber(at), only == '1', tonumber(kind), reason)
+    end
   end
 end
 if #gone > 0 then remember_end(ARGV[2], table.concat(gone)) end
