@@ -16,6 +16,7 @@ need /usr/share/java/slf4j-simple.jar libslf4j-java
 # The zookeeper package would bring a desktop's Java; the headless one is enough.
 need /usr/bin/java default-jre-headless
 need /usr/sbin/mariadbd mariadb-server
+need /usr/bin/beanstalkd beanstalkd
 # What .ci/test checks the scripts with.
 need /usr/bin/luacheck lua-check
 need /usr/bin/shellcheck shellcheck

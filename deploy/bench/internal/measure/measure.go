@@ -6,6 +6,7 @@
 //	           subject of its own for each message
 //	jetstream  a bound: the messages go straight to their stream, with no delay at all
 //	redis      a bound: HSET and ZADD, pipelined, with no daemon
+//	beanstalkd, asynq  what consumers that pull would use in tarry's place
 //	before     another tarry, as a rule an older one, beside the tarry that is measured
 //	off        a tarry serve without a journal, beside the next two in the journal's tests
 //	async      one that answers a push after Redis, and keeps a journal in a MariaDB that flushes each commit
@@ -35,6 +36,10 @@
 //	features-push    push-many over HTTP, without any option and with those that cost something
 //	features-drain   drain, without and with settings of topics
 //	features-calls   requests about one message each, 32 in flight: push, look up, reschedule, cancel, run
+//	pull-many, pull-1, pull-32  messages that are all due are pulled and acknowledged: in batches of 100, or one by one
+//	         by one consumer or 32
+//	pull-wake        consumers wait for messages that fall due one after the other; received minus due
+//	pull-wait        5,000 polls wait on 200 topics, and nothing is due
 //	features-many    one request about many messages: reschedule, cancel, and requeue of dead ones
 //
 // All producers are plain nats.go and net/http programs without a client library of tarry, and share one connection to
@@ -44,6 +49,7 @@ package measure
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
@@ -133,7 +139,7 @@ func All(plan Plan, program, before string) []Test {
 			{report.JournalSync, b.restored(stage.JournalSync)}}},
 		Test{Name: report.OneMachine,
 			Systems: []System{{report.Tarry, b.oneMachine}, {report.JournalSync, b.journalPush(stage.JournalSync)}}})
-	return append(append(tests, b.plainTests(before)...), b.featureTests()...)
+	return slices.Concat(tests, b.plainTests(before), b.featureTests(), b.pullTests())
 }
 
 // dial opens the connection of a test's producers or of its consumer.

@@ -75,7 +75,8 @@ func TestTestsHaveNamesOfTheirOwnAndTarryFirst(t *testing.T) {
 	seen := make(map[string]bool)
 	for _, test := range All(Full(), "", "") {
 		ours := []string{report.Tarry, report.JournalOff, report.JournalAsync}
-		alone := test.Name == report.FeaturesCalls || test.Name == report.FeaturesMany // beside pushes of their own
+		alone := slices.Contains([]string{report.FeaturesCalls, report.FeaturesMany, // beside pushes of their own
+			report.PullWake, report.PullWait}, test.Name) // nobody else has polls that wait for a due time
 		if seen[test.Name] || len(test.Systems) < 2 && !alone || !slices.Contains(ours, test.Systems[0].Name) {
 			t.Errorf("test %q with %d systems", test.Name, len(test.Systems))
 		}

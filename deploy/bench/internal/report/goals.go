@@ -1,6 +1,9 @@
 package report
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // goal is one line of the table: a figure of tarry, beside one of somebody else or alone, and what it should be.
 type goal struct {
@@ -62,7 +65,7 @@ func goals(rates []int) []goal {
 		goal{work: "tarry's share of one core, all pending and nothing due",
 			own: figureOf{Pending, Tarry, CPUPercent("tarry")}, most: 0.5, unit: percent},
 	)
-	return append(append(all, journalGoals()...), plainGoals()...)
+	return slices.Concat(all, journalGoals(), pullGoals(), plainGoals())
 }
 
 // verdict is a goal as it came out.

@@ -30,6 +30,12 @@ const (
 	FeaturesDrain = "features-drain"
 	FeaturesCalls = "features-calls"
 	FeaturesMany  = "features-many"
+
+	PullMany = "pull-many"
+	PullOne  = "pull-1"
+	Pull32   = "pull-32"
+	PullWake = "pull-wake"
+	PullWait = "pull-wait"
 )
 
 // Late names the lateness test at a rate.
@@ -50,6 +56,9 @@ const (
 	// With names.keep; the two above without.
 	NamesAsync = "async-names"
 	NamesSync  = "sync-names"
+
+	Beanstalkd = "beanstalkd"
+	Asynq      = "asynq"
 
 	Before = "before" // another tarry, beside the one that is measured
 )
@@ -85,19 +94,21 @@ func Of(work, name string) string { return work + "_" + name }
 
 // The names of figures.
 const (
-	Rate       = "per_s"          // messages a second, acknowledged or received
-	Kept       = "accepted_per_s" // messages a second until tarry had accepted the last
-	Backlog    = "backlog"        // messages acknowledged and not yet accepted when the push ended
-	Messages   = "messages"       // what the rate rests on
-	First      = "first_ms"       // from the due time to the first message
-	Least      = "least_ms"       // lateness
-	Median     = "p50_ms"
-	P99        = "p99_ms"
-	P999       = "p99.9_ms"
-	Greatest   = "greatest_ms"
-	Beyond     = "beyond_body_bytes" // of Redis, per pending message
-	UsedMemory = "used_bytes"        // of Redis, per pending message, the body included
-	RSS        = "rss_bytes"         // of the server that keeps the messages, per pending message
+	Rate     = "per_s"          // messages a second, acknowledged or received
+	Kept     = "accepted_per_s" // messages a second until tarry had accepted the last
+	Backlog  = "backlog"        // messages acknowledged and not yet accepted when the push ended
+	Messages = "messages"       // what the rate rests on
+	// scripts of Redis a message
+	ScriptsEach = "scripts_each"
+	First       = "first_ms" // from the due time to the first message
+	Least       = "least_ms" // lateness
+	Median      = "p50_ms"
+	P99         = "p99_ms"
+	P999        = "p99.9_ms"
+	Greatest    = "greatest_ms"
+	Beyond      = "beyond_body_bytes" // of Redis, per pending message
+	UsedMemory  = "used_bytes"        // of Redis, per pending message, the body included
+	RSS         = "rss_bytes"         // of the server that keeps the messages, per pending message
 )
 
 // The names of the journal's figures.

@@ -19,6 +19,7 @@ func (b *Book) Markdown() string {
 	b.writeOneMachine(&w)
 	b.writePlain(&w)
 	b.writeFeatures(&w)
+	b.writePull(&w)
 	b.writeFaults(&w)
 	return w.String()
 }
@@ -57,7 +58,8 @@ func names(system string) string {
 		JetStream: "bare JetStream",
 		Redis:     "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async",
 		JournalSync: "journal sync",
-		NamesAsync:  "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before"}[system]
+		NamesAsync:  "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before",
+		Beanstalkd: "beanstalkd", Asynq: "asynq"}[system]
 }
 
 func (b *Book) writeGoals(w *strings.Builder) {

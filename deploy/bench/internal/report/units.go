@@ -16,6 +16,7 @@ const (
 	octets
 	percent
 	seconds
+	number
 )
 
 func (u unit) one(value float64) string {

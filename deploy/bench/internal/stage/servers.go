@@ -78,6 +78,22 @@ func (r *Redis) UsedMemory(ctx context.Context) (int64, error) {
 	return n, nil
 }
 
+// Scripts is how often it has run a script.
+func (r *Redis) Scripts(ctx context.Context) (n int, err error) {
+	for _, command := range []string{"eval", "evalsha"} {
+		text, err := r.info(ctx, "commandstats", "cmdstat_"+command)
+		if err != nil {
+			continue // none yet
+		}
+		calls := 0
+		if _, err := fmt.Sscanf(text, "calls=%d,", &calls); err != nil {
+			return 0, fmt.Errorf("read commandstats %q: %w", text, err)
+		}
+		n += calls
+	}
+	return n, nil
+}
+
 func (r *Redis) info(ctx context.Context, section, field string) (string, error) {
 	text, err := r.Client.Info(ctx, section).Result()
 	if err != nil {
