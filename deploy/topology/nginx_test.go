@@ -27,8 +27,9 @@ type proxy struct {
 	url string
 }
 
-// startNginx runs nginx.conf as it is, but for addresses and directories.
-func startNginx(t testing.TB, tarryA, tarryB string) *proxy {
+// startNginx runs nginx.conf as it is, but for addresses, directories, and what more replaces: expressions that stand
+// there once, each with what takes its place.
+func startNginx(t testing.TB, tarryA, tarryB string, more ...[2]string) *proxy {
 	t.Helper()
 	dir := t.TempDir()
 	address := net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(t)))
@@ -45,6 +46,9 @@ func startNginx(t testing.TB, tarryA, tarryB string) *proxy {
 	replace(`tarry-b:7070`, tarryB, 1)
 	replace(`\b8080;`, address+";", 1)
 	replace(` /tmp/`, " "+dir+"/", 6)
+	for _, one := range more {
+		replace(one[0], one[1], 1)
+	}
 	path := filepath.Join(dir, "nginx.conf")
 	if err := os.WriteFile(path, []byte(conf), 0o644); err != nil {
 		t.Fatal(err)
@@ -299,6 +303,35 @@ func TestNginxKeepsAnInstanceThatIsNotReady(t *testing.T) {
 	}
 	if got := a.seen.Load() - before; got != 5 {
 		t.Errorf("%d of 10 look-ups and cancels went to the instance that is not ready, want its turn of 5", got)
+	}
+}
+
+// A poll may wait for longer than any other request.
+func TestNginxLetsPollsWait(t *testing.T) {
+	t.Parallel()
+	polled, answer := make(chan struct{}), make(chan struct{})
+	u := newUpstream(t, func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // or the server sees no connection close
+		if r.URL.Path == "/v1/topics/a/pull" {
+			close(polled)
+			<-answer
+			return
+		}
+		<-r.Context().Done()
+	})
+	p := startNginx(t, u.address, u.address, [2]string{`proxy_read_timeout +35s`, "proxy_read_timeout 1s"})
+	done := make(chan int, 1)
+	go func() {
+		status, _, _ := call(http.MethodPost, p.url+"/v1/topics/a/pull", "{}")
+		done <- status
+	}()
+	<-polled
+	if status, body := mustCall(t, http.MethodPost, p.url+"/v1/messages", "{}"); status != http.StatusGatewayTimeout {
+		t.Errorf("another request: %d %s", status, body)
+	}
+	close(answer)
+	if status := <-done; status != http.StatusOK {
+		t.Errorf("a poll that waits for longer: %d", status)
 	}
 }
 
