@@ -1,9 +1,8 @@
 package election
 
 import (
-	"fmt"
-
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
 // metrics belong to one race, so that two nodes can run in one process with a registry each.
@@ -15,19 +14,20 @@ type metrics struct {
 	renewal prometheus.Histogram
 }
 
-func newMetrics(r prometheus.Registerer) (*metrics, error) {
+func newMetrics(r prometheus.Registerer) *metrics {
+	auto := promauto.With(r)
 	m := &metrics{
-		leader: prometheus.NewGauge(prometheus.GaugeOpts{
+		leader: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "tarry_leader", Help: "1 while this instance leads, else 0."}),
-		term: prometheus.NewGauge(prometheus.GaugeOpts{
+		term: auto.NewGauge(prometheus.GaugeOpts{
 			Name: "tarry_term", Help: "The last term under which this instance led."}),
-		races: prometheus.NewCounterVec(prometheus.CounterOpts{
+		races: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "tarry_election_races_total", Help: "Attempts to become leader, by result: won, lost, failed."},
 			[]string{"result"}),
-		ends: prometheus.NewCounterVec(prometheus.CounterOpts{
+		ends: auto.NewCounterVec(prometheus.CounterOpts{
 			Name: "tarry_leadership_ends_total", Help: "Leaderships of this instance that ended, by reason."},
 			[]string{"reason"}),
-		renewal: prometheus.NewHistogram(prometheus.HistogramOpts{
+		renewal: auto.NewHistogram(prometheus.HistogramOpts{
 			Name: "tarry_lease_renewal_seconds", Help: "Time until ZooKeeper acknowledged a renewal of the lease.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
 	}
@@ -39,27 +39,13 @@ func newMetrics(r prometheus.Registerer) (*metrics, error) {
 	} {
 		m.ends.WithLabelValues(string(why))
 	}
-	return m, register(r, m.leader, m.term, m.races, m.ends, m.renewal)
+	return m
 }
 
 // newLosses returns the node's only metric.
-func newLosses(r prometheus.Registerer) (prometheus.Counter, error) {
-	c := prometheus.NewCounter(prometheus.CounterOpts{
+func newLosses(r prometheus.Registerer) prometheus.Counter {
+	return promauto.With(r).NewCounter(prometheus.CounterOpts{
 		Name: "tarry_election_session_losses_total", Help: "ZooKeeper sessions lost while running."})
-	return c, register(r, c)
-}
-
-// register does nothing if r is nil.
-func register(r prometheus.Registerer, all ...prometheus.Collector) error {
-	if r == nil {
-		return nil
-	}
-	for _, c := range all {
-		if err := r.Register(c); err != nil {
-			return fmt.Errorf("register metrics: %w", err)
-		}
-	}
-	return nil
 }
 
 func (m *metrics) lead(term uint64) {

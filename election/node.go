@@ -58,17 +58,13 @@ func NewNode(cfg NodeConfig) (*Node, error) {
 
 // newNode takes a test's opener, or nil for real connections. cfg must be complete.
 func newNode(cfg NodeConfig, open opener) (*Node, error) {
-	losses, err := newLosses(cfg.Registerer)
-	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
-	}
 	n := &Node{
 		cfg:         cfg,
 		root:        "/tarry/" + cfg.Namespace,
 		acl:         zk.WorldACL(zk.PermAll),
 		incarnation: rand.Text(),
 		open:        open,
-		losses:      losses,
+		losses:      newLosses(cfg.Registerer),
 		news:        make(chan struct{}, 1),
 		err:         errNotUp,
 		log: cfg.Log.With().Str("component", "election").

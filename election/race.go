@@ -69,13 +69,9 @@ func (n *Node) Race(cfg RaceConfig) (*Race, error) {
 	if slices.ContainsFunc(n.races, func(r *Race) bool { return r.dir == dir }) {
 		return nil, fmt.Errorf("election: race: %q is there already", cfg.Name)
 	}
-	m, err := newMetrics(registerer)
-	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
-	}
 	r := &Race{
 		node: n, cfg: cfg, dir: dir, leader: dir + "/leader", term: dir + "/term",
-		log: log, metrics: m, wake: make(chan struct{}, 1), state: State{Role: Standby},
+		log: log, metrics: newMetrics(registerer), wake: make(chan struct{}, 1), state: State{Role: Standby},
 	}
 	n.races = append(n.races, r)
 	return r, nil

@@ -64,16 +64,10 @@ func NewSolo(cfg SoloConfig) (*Solo, error) {
 	if cfg.Healthy == nil {
 		cfg.Healthy = func() error { return nil }
 	}
-	m, err := newMetrics(cfg.Registerer)
-	if err != nil {
-		return nil, fmt.Errorf("election: %w", err)
-	}
-	if _, err := newLosses(cfg.Registerer); err != nil { // stays 0: there is no session to lose
-		return nil, fmt.Errorf("election: %w", err)
-	}
+	newLosses(cfg.Registerer) // stays 0: there is no session to lose
 	return &Solo{
 		cfg:     cfg,
-		metrics: m,
+		metrics: newMetrics(cfg.Registerer),
 		began:   time.Now(),
 		state:   State{Role: Disconnected},
 		log:     cfg.Log.With().Str("component", "election").Str("instance", cfg.Instance).Logger(),

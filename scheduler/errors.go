@@ -71,6 +71,8 @@ var (
 	ErrTooManyPauses = fmt.Errorf("too many pauses: the limit is %d", MaxPauses)
 	// ErrNotDead: only dead messages can be requeued or purged, and this one is not dead.
 	ErrNotDead = errors.New("not dead")
+	// ErrNotLeased: no consumer holds the message.
+	ErrNotLeased = errors.New("no consumer holds the message")
 	// ErrDeliver: the settings of the topic do not go with how the push wants to be delivered.
 	ErrDeliver = errors.New("deliver")
 	// ErrBadCursor: the cursor does not come from any page.

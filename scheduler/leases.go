@@ -1,9 +1,11 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -160,13 +162,65 @@ func (m *metrics) settled(items []Settle, settled []Settled) {
 	}
 }
 
+// Release frees a leased message on behalf of an operator: its consumer loses the lease, and it is ready again at its
+// own place. That counts as no try. Its history tells who did so, and why. Error: ErrNotLeased.
+func (s *Scheduler) Release(ctx context.Context, ref Ref, reason string) (message.Info, error) {
+	info, err := s.Resolve(ctx, ref)
+	if err == nil {
+		err = s.view(ctx, &info)
+	}
+	if err != nil || info.Held == nil {
+		return info, cmp.Or(err, ErrNotLeased)
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	settled, err := s.settle(ctx, info.UID.Bucket(s.cfg.Timeline.Buckets()),
+		[]Settle{{Verb: Release, UID: info.UID, Topic: info.Topic, Kind: message.KindReleased, Reason: reason}})
+	if err != nil || settled[0].Code != SettleDone {
+		return info, cmp.Or(err, ErrNotLeased)
+	}
+	info.State, info.Version = settled[0].Info.State, settled[0].Info.Version
+	return info, s.view(ctx, &info)
+}
+
+// LeasesOf lists a page of the leases of a topic, by their end, after the place after. next is where the following page
+// begins, or empty.
+func (s *Scheduler) LeasesOf(ctx context.Context, topic, after string, limit int) (all []LeaseInfo, next string,
+	err error) {
+	if err := s.cfg.Admit(); err != nil {
+		return nil, "", err
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	for bucket := range s.cfg.Timeline.Buckets() {
+		page, err := s.cfg.Timeline.Leases(ctx, bucket, LeaseQuery{Topic: topic, After: after, Limit: limit},
+			s.cfg.Clock.Milli())
+		if err != nil {
+			return nil, "", Looked("list leases", err)
+		}
+		all = append(all, page.Leases...)
+		if page.Next != "" && (next == "" || page.Next < next) {
+			next = page.Next
+		}
+	}
+	slices.SortFunc(all, func(a, b LeaseInfo) int { return cmp.Compare(a.Place(), b.Place()) })
+	if next != "" { // a bucket has more after this
+		all = slices.DeleteFunc(all, func(l LeaseInfo) bool { return l.Place() > next })
+	}
+	if len(all) > limit {
+		all = all[:limit]
+		next = all[limit-1].Place()
+	}
+	return all, next, nil
+}
+
 // ByConsumer returns the reason of a change that a consumer's lease led to.
 func ByConsumer(consumer, reason string) string {
 	switch {
 	case consumer == "":
 		return reason
 	case reason == "":
-		return "by " + consumer
+		return "consumer " + consumer
 	}
-	return "by " + consumer + ": " + reason
+	return "consumer " + consumer + ": " + reason
 }

@@ -561,9 +561,7 @@ func (h *handing) lease(ctx context.Context) error {
 		left = unknown
 	}
 	for _, mine := range h.found {
-		slices.SortFunc(mine, func(a, b PulledMessage) int {
-			return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), a.UID.Compare(b.UID))
-		})
+		sortPulled(mine)
 	}
 	switch {
 	case h.got > 0:

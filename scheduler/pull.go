@@ -93,10 +93,15 @@ func (s *Scheduler) granted(ctx context.Context, p *Poll) (found []PulledMessage
 			found = append(found, PulledMessage{m, p.Attempt})
 		}
 	}
+	sortPulled(found)
+	return found, spent
+}
+
+// sortPulled sorts messages into the order in which they are handed out.
+func sortPulled(found []PulledMessage) {
 	slices.SortFunc(found, func(a, b PulledMessage) int {
 		return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), a.UID.Compare(b.UID))
 	})
-	return found, spent
 }
 
 // newNonce returns a nonce that cannot be guessed.

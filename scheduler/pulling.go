@@ -205,6 +205,9 @@ type LeaseInfo struct {
 	Expires message.Milli
 }
 
+// Place is where the lease stands among those of its topic, by its end.
+func (l *LeaseInfo) Place() string { return fmt.Sprintf("%016d%s", l.Until, l.Message.UID) }
+
 // PullCount is how many messages of a topic are leased, and due at each of the times asked for.
 type PullCount struct {
 	Leased int

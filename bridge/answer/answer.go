@@ -126,7 +126,8 @@ func Info(i *message.Info) wire.Info {
 		w.Deliver = wire.PullWord
 	}
 	if i.Held != nil {
-		w.Consumer, w.LeaseUntil = i.Held.Consumer, wire.FormatTime(int64(i.Held.Until))
+		w.Consumer, w.LeasedAt = i.Held.Consumer, wire.FormatTime(int64(i.Held.Since))
+		w.LeaseUntil = wire.FormatTime(int64(i.Held.Until))
 	}
 	if i.Bare {
 		w.Durable = wire.DurableRedis

@@ -76,6 +76,7 @@ var problems = []struct {
 	{scheduler.ErrMaybeDelivered, http.StatusConflict, WordMaybeDelivered},
 	{scheduler.ErrNotDead, http.StatusConflict, WordNotDead},
 	{scheduler.ErrTooManyPauses, http.StatusConflict, WordTooManyPauses},
+	{scheduler.ErrNotLeased, http.StatusConflict, WordNotLeased},
 	{scheduler.ErrDeliver, http.StatusBadRequest, wire.WordDeliver},
 	{scheduler.ErrBadCursor, http.StatusBadRequest, WordBadCursor},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},

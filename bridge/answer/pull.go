@@ -8,6 +8,9 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
+// WordNotLeased answers a release of a message that no consumer holds.
+const WordNotLeased = "not_leased"
+
 // WordLeaseLost answers a receipt whose lease no longer holds, or never did.
 const WordLeaseLost = "lease_lost"
 

@@ -16,19 +16,21 @@ import (
 
 // overHTTPAlone are the routes without a call, and why.
 var overHTTPAlone = map[string]string{
-	"POST /v1/messages":            "the request API pushes, on api.push",
-	"POST /v1/messages/batch":      "api.push",
-	"GET /v1/messages/{id}":        "api.get",
-	"DELETE /v1/messages/{id}":     "api.cancel",
-	"PATCH /v1/messages/{id}":      "api.reschedule",
-	"POST /v1/messages/{id}/run":   "api.run",
-	"POST /v1/messages/cancel":     "api.cancel_many",
-	"POST /v1/messages/reschedule": "api.reschedule_many",
-	"GET /metrics":                 "of one instance, for a scraper",
-	"/":                            "no route",
-	"POST /v1/topics/{topic}/pull": "who has NATS reads subjects, and rights by topic would be lost",
-	"GET /livez":                   "of one instance, for a probe",
-	"GET /readyz":                  "likewise",
+	"POST /v1/messages":              "the request API pushes, on api.push",
+	"POST /v1/messages/batch":        "api.push",
+	"GET /v1/messages/{id}":          "api.get",
+	"DELETE /v1/messages/{id}":       "api.cancel",
+	"PATCH /v1/messages/{id}":        "api.reschedule",
+	"POST /v1/messages/{id}/run":     "api.run",
+	"POST /v1/messages/cancel":       "api.cancel_many",
+	"POST /v1/messages/reschedule":   "api.reschedule_many",
+	"GET /metrics":                   "of one instance, for a scraper",
+	"/":                              "no route",
+	"POST /v1/topics/{topic}/pull":   "who has NATS reads subjects, and rights by topic would be lost",
+	"GET /v1/topics/{topic}/leases":  "of those who pull",
+	"POST /v1/messages/{id}/release": "likewise",
+	"GET /livez":                     "of one instance, for a probe",
+	"GET /readyz":                    "likewise",
 }
 
 func TestCalls_StandForEveryRouteOrAReason(t *testing.T) {

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -141,6 +142,19 @@ func (p pullers) GiveBack(_ context.Context, found []scheduler.PulledMessage) {
 	if p.gave != nil {
 		p.gave.Add(int64(len(found)))
 	}
+}
+
+func (p pullers) Release(_ context.Context, ref scheduler.Ref, _ string) (message.Info, error) {
+	one := info(uidA, "orders.x", message.StateReady)
+	one.ID, one.Attempt = cmp.Or(ref.ID, "a"), 1
+	return one, p.failure
+}
+
+func (p pullers) LeasesOf(context.Context, string, string, int) ([]scheduler.LeaseInfo, string, error) {
+	one := scheduler.LeaseInfo{Message: info(uidA, "a", message.StateInFlight),
+		Holding: message.Holding{Consumer: "worker", Since: later, Until: later + 1000}}
+	one.Message.Attempt = 1
+	return []scheduler.LeaseInfo{one}, "next", p.failure
 }
 
 func (p pullers) Settle(_ context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {

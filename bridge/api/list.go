@@ -251,6 +251,7 @@ const (
 	listMessages = "messages"
 	listDead     = "dead"
 	listTopics   = "topics"
+	listLeases   = "leases"
 	listRejects  = "rejects"
 )
 

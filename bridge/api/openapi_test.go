@@ -268,7 +268,7 @@ func TestOpenAPI_HasTheFieldsOfTheRequests(t *testing.T) {
 			}
 		}
 	}
-	if bodies != 27 {
+	if bodies != 28 {
 		t.Errorf("%d operations have a body", bodies)
 	}
 	push, _ := at(described.doc, "components", "schemas", "Push", "properties").(map[string]any)

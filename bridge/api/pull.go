@@ -1,10 +1,10 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/http"
 	"time"
@@ -23,15 +23,21 @@ type Pulling interface {
 	GiveBack(ctx context.Context, found []scheduler.PulledMessage)
 	// Settle settles leases, each with an outcome or an error.
 	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
+	// Release frees a leased message on behalf of an operator. Error: ErrNotLeased.
+	Release(ctx context.Context, ref scheduler.Ref, reason string) (message.Info, error)
+	// LeasesOf lists a page of the leases of a topic.
+	LeasesOf(ctx context.Context, topic, after string, limit int) ([]scheduler.LeaseInfo, string, error)
 }
 
 func (s *Server) pullRoutes(closed func(pattern string, needs right, h handler)) {
 	closed("POST /v1/topics/{topic}/pull", rightPull, s.pull)
+	closed("GET /v1/topics/{topic}/leases", rightRead, s.leases)
+	closed("POST /v1/messages/{id}/release", rightOperate, s.release)
 	for _, verb := range wire.Verbs() {
-		closed("POST /v1/leases/{receipt}/"+verb, rightPull,
-			func(w http.ResponseWriter, r *http.Request) error { return s.settle(w, r, verb) })
-		closed("POST /v1/leases/"+verb, rightPull,
-			func(w http.ResponseWriter, r *http.Request) error { return s.settleMany(w, r, verb) })
+		for path, many := range map[string]bool{"/v1/leases/{receipt}/": false, "/v1/leases/": true} {
+			closed("POST "+path+verb, rightPull,
+				func(w http.ResponseWriter, r *http.Request) error { return s.settle(w, r, verb, many) })
+		}
 	}
 }
 
@@ -76,10 +82,7 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 		messages[i] = answer.Pulled(&found[i], now)
 	}
 	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendPulled(b, messages) })
-	if err = control.Flush(); errors.Is(err, http.ErrNotSupported) {
-		err = nil
-	}
-	if (err != nil || r.Context().Err() != nil) && asked.Attempt == "" {
+	if (control.Flush() != nil || r.Context().Err() != nil) && asked.Attempt == "" {
 		s.cfg.Service.GiveBack(r.Context(), found)
 	}
 	return nil
@@ -88,43 +91,81 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 // attemptNonce returns the nonce of a poll that its client may repeat. Nobody else can ask for it who does not know the
 // token and has not the caller's name.
 func attemptNonce(caller, topic, token string) scheduler.Nonce {
-	h := sha256.New()
-	for _, part := range [...]string{caller, topic, token} {
-		fmt.Fprintf(h, "%d:%s", len(part), part)
-	}
-	return max(scheduler.Nonce(binary.BigEndian.Uint64(h.Sum(nil))), 1)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", caller, topic, token))
+	return max(scheduler.Nonce(binary.BigEndian.Uint64(sum[:])), 1)
 }
 
-// settle settles the lease of one receipt.
-func (s *Server) settle(w http.ResponseWriter, r *http.Request, verb string) error {
-	asked, err := order(s, w, r, func(body []byte) (wire.Settlement, error) {
-		return wire.DecodeSettlement(body, verb, false)
+// leases lists the leased messages of a topic, by the end of their leases, without headers and bodies.
+func (s *Server) leases(w http.ResponseWriter, r *http.Request) error {
+	topic, after, limit := r.PathValue("topic"), "", defaultList
+	values, err := query(r, "limit", "cursor")
+	p := params{values, cmp.Or(err, wire.CheckOneTopic(topic))}
+	p.read("limit", func(text string) (err error) { limit, err = pageLimit(text); return err })
+	p.read("cursor", func(text string) (err error) { after, err = openCursor(listLeases, topic, text); return err })
+	if p.err != nil {
+		return p.err
+	}
+	a := wire.MessageList{Messages: []wire.Info{}}
+	err = s.ask(r, "store", func(ctx context.Context) error {
+		all, next, err := s.cfg.Service.LeasesOf(ctx, topic, after, limit)
+		for i := range all {
+			all[i].Message.Held = &all[i].Holding
+			a.Messages = append(a.Messages, answer.Info(&all[i].Message))
+		}
+		if next != "" {
+			a.Cursor = sealCursor(listLeases, topic, next)
+		}
+		return err
 	})
 	if err != nil {
 		return err
 	}
-	asked.Receipts = []string{r.PathValue("receipt")}
-	done, err := s.settled(r, verb, &asked)
+	return s.respondValue(w, http.StatusOK, a)
+}
+
+// release frees a message that a consumer holds, and answers with the message as it is now and who held it.
+func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
+	ref, err := reference(r)
 	if err != nil {
 		return err
 	}
-	if refused, ok := done[0].(*problem); ok {
-		return refused
-	}
-	return s.respondValue(w, http.StatusOK, done[0])
-}
-
-// settleMany settles the leases of many receipts, each with an outcome of its own.
-func (s *Server) settleMany(w http.ResponseWriter, r *http.Request, verb string) error {
-	asked, err := order(s, w, r, func(body []byte) (wire.Settlement, error) {
-		return wire.DecodeSettlement(body, verb, true)
+	asked, err := decoded(s, w, r, func(body []byte) (wire.Settlement, error) {
+		return wire.DecodeSettlement(body, wire.VerbDead, false) // it has a reason alone
 	})
 	if err != nil {
 		return err
 	}
-	done, err := s.settled(r, verb, &asked)
+	s.audit(r, "release", false).Str("id", r.PathValue("id"))
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	if ref, err = s.permitted(ctx, r, ref); err != nil {
+		return err
+	}
+	info, err := s.cfg.Service.Release(ctx, ref, asked.Reason)
 	if err != nil {
 		return err
+	}
+	info.Headers, info.Body = nil, nil
+	return s.respondValue(w, http.StatusOK, answer.Info(&info))
+}
+
+// settle settles the lease of one receipt, or of many, each with an outcome of its own.
+func (s *Server) settle(w http.ResponseWriter, r *http.Request, verb string, many bool) error {
+	asked, err := order(s, w, r, func(body []byte) (wire.Settlement, error) {
+		return wire.DecodeSettlement(body, verb, many)
+	})
+	if err != nil {
+		return err
+	}
+	if !many {
+		asked.Receipts = []string{r.PathValue("receipt")}
+	}
+	done := s.settled(r, verb, &asked)
+	if !many {
+		if refused, ok := done[0].(*problem); ok {
+			return refused
+		}
+		return s.respondValue(w, http.StatusOK, done[0])
 	}
 	a := wire.SettledMany{Results: done}
 	for i := range done {
@@ -137,7 +178,7 @@ func (s *Server) settleMany(w http.ResponseWriter, r *http.Request, verb string)
 }
 
 // settled settles leases, and returns a wire.Settled or a problem for each receipt.
-func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) ([]any, error) {
+func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) []any {
 	var (
 		done   = make([]any, len(asked.Receipts))
 		orders []scheduler.Settlement
@@ -156,9 +197,6 @@ func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) (
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	if len(orders) == 0 {
-		return done, nil
-	}
 	results, errs := s.cfg.Service.Settle(ctx, orders)
 	for at, i := range places {
 		if errs[at] != nil {
@@ -170,5 +208,5 @@ func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) (
 			done[i] = &problem{*refused}
 		}
 	}
-	return done, nil
+	return done
 }

@@ -149,6 +149,8 @@ var askedOf = []struct {
 	{"POST", "/v1/messages", `{"topic":"bills","delay":"1h"}`, []string{"all"}},
 	{"POST", "/v1/messages", `{"topic":"mail.a.b","delay":"1h"}`, []string{"all"}},
 	{"POST", "/v1/messages/batch", `{"messages":[{"topic":"orders.x","delay":"1h"}]}`, []string{"shop", "all"}},
+	{"GET", "/v1/topics/a/leases", "", []string{"watch", "ops", "all"}},
+	{"POST", "/v1/messages/a/release", `{"reason":"stuck"}`, []string{"ops", "all"}},
 	{"POST", "/v1/topics/a/pull", `{"max":2}`, []string{"puller"}},
 	{"POST", "/v1/leases/" + receiptA + "/ack", "", []string{"puller"}},
 	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":"1m"}`, []string{"puller"}},

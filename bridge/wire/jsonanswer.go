@@ -141,6 +141,7 @@ type Info struct {
 	By         string              `json:"by,omitempty"`      // who made the last change; in lists
 	Deliver    string              `json:"deliver,omitempty"` // PullWord, or empty for NATS
 	Consumer   string              `json:"consumer,omitempty"`
+	LeasedAt   string              `json:"leased_at,omitempty"`
 	LeaseUntil string              `json:"lease_until,omitempty"`
 	Intake     string              `json:"intake,omitempty"`
 	Durable    string              `json:"durable,omitempty"` // DurableRedis if the journal could not record it

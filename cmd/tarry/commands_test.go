@@ -43,6 +43,22 @@ func (scripted) Pull(_ context.Context, p scheduler.Poll) ([]scheduler.PulledMes
 	return found, nil
 }
 
+func (scripted) Release(_ context.Context, ref scheduler.Ref, _ string) (message.Info, error) {
+	i := info(ref, message.StateWaiting)
+	i.Held = &message.Holding{Consumer: "worker-1"}
+	switch ref.ID {
+	case "nobody":
+		return i, scheduler.ErrUnknownID
+	case "waits":
+		return i, scheduler.ErrNotLeased
+	}
+	return i, nil
+}
+
+func (scripted) LeasesOf(context.Context, string, string, int) ([]scheduler.LeaseInfo, string, error) {
+	return nil, "", nil
+}
+
 func (scripted) GiveBack(context.Context, []scheduler.PulledMessage) {}
 
 func (scripted) Settle(_ context.Context, all []scheduler.Settlement) ([]scheduler.Settled, []error) {
@@ -263,7 +279,8 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"ack " + receipt("bills"), "ack " + receipt("bills") + " " + receipt("lost"), "ack x", "ack " + receipt("unsure"),
 			"nack " + receipt("bills") + " --delay 5m",
 			"dead " + receipt("bills") + " --reason spoiled", "extend " + receipt("bills") + " --lease 1m",
-			"extend " + receipt("bills"), "release " + receipt("bills"),
+			"extend " + receipt("bills"), "release " + receipt("bills"), "release --id order-7131 --reason stuck",
+			"release --id waits", "release --id nobody",
 		},
 		"cluster": {"cluster", "resign", "resign --reason maintenance"},
 		"usage": {
@@ -281,7 +298,8 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"reschedule a --if-version new",
 			"reschedule a --if-version ''", "reschedule a --priority high", "reschedule a --header novalue",
 			"reschedule a --body x --body-file y", "reschedule a --body-file testdata/missing",
-			"pull", "pull a b", "ack", "nack", "dead x", "extend", "release", "ack a --reason b", "pull bills --wait 5",
+			"pull", "pull a b", "ack", "nack", "dead x", "extend",
+			"release", "release a --id b", "release a --reason b", "ack a --reason b", "pull bills --wait 5",
 			"nack a --delay 5",
 			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --older 1h",
 			"dead requeue a b --topic c", "dead purge --all --key k",

@@ -57,7 +57,7 @@ by its schedule of retries. If nothing comes, the exit code is 3.`,
 		if c.out = c.err; c.json { // the output is the messages
 			c.out = io.Discard
 		}
-		return c.settle(cmd, wire.VerbAck, client.SettleOrder{Receipts: receipts})
+		return c.settle(cmd, wire.VerbAck, receipts, map[string]any{})
 	})
 }
 
@@ -101,24 +101,22 @@ func settling(o outside, cmd *cobra.Command, verb, flag, usage string) *cobra.Co
 		cmd.Flags().String(flag, "", usage)
 	}
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		if len(args) == 0 {
-			return cmd.Help()
+		order := map[string]any{}
+		if flag != "" && cmd.Flags().Changed(flag) {
+			order[flag] = *optional(cmd, flag)
 		}
-		order := client.SettleOrder{Receipts: args}
-		switch flag {
-		case wire.FieldReason:
-			order.Reason = optional(cmd, flag)
-		case wire.FieldDelay:
-			order.Delay = optional(cmd, flag)
-		case wire.FieldLease:
-			order.Lease = optional(cmd, flag)
+		switch {
+		case len(args) == 0 && verb == wire.VerbRelease:
+			return c.free(cmd, order)
+		case len(args) == 0:
+			return cmd.Help()
 		}
 		if flag == wire.FieldDelay || flag == wire.FieldLease {
 			if err := withUnits(cmd, flag); err != nil {
 				return err
 			}
 		}
-		return c.settle(cmd, verb, order)
+		return c.settle(cmd, verb, args, order)
 	})
 }
 
@@ -129,12 +127,41 @@ func newSettles(o outside) []*cobra.Command {
 			"how long until then (default by the schedule of retries): 10s, 5m"),
 		newSettle(o, wire.VerbExtend, "Hold messages that were pulled for longer", wire.FieldLease,
 			"how long from now: 30s, 10m"),
-		newSettle(o, wire.VerbRelease, "Give messages that were pulled back, which counts as no try", "", ""),
+		newRelease(o),
 	}
 }
 
+// newRelease makes the command of a consumer's release, and with --id of an operator's.
+func newRelease(o outside) *cobra.Command {
+	cmd := newSettle(o, wire.VerbRelease, "Give messages that were pulled back, which counts as no try", wire.FieldReason,
+		"with --id: why, for the history")
+	cmd.Use = "release RECEIPT... | release --id ID"
+	cmd.Flags().String("id", "", "free this message, whoever holds it")
+	addName(cmd)
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		byID := cmd.Flags().Changed("id")
+		if byID == (len(args) > 0) || !byID && changed(cmd, "reason", "topic", "key") != "" {
+			return errors.New("want receipts, as tarry pull shows them, or --id")
+		}
+		return nil
+	}
+	return cmd
+}
+
+// free releases a message for an operator.
+func (c caller) free(cmd *cobra.Command, order map[string]any) error {
+	id := *optional(cmd, "id")
+	r, raw, err := post[wire.Info](c, cmd, nameOf(cmd, id).Path("/release"), order)
+	if err != nil {
+		return answered(err, c.json)
+	}
+	return c.show(raw, fmt.Sprintf("%s is %s; %q had held it for attempt %d", printable(id, ""), r.State, r.Consumer,
+		r.Attempt+r.Refusals))
+}
+
 // settle settles the leases of receipts and shows the outcome of each.
-func (c caller) settle(cmd *cobra.Command, verb string, order client.SettleOrder) error {
+func (c caller) settle(cmd *cobra.Command, verb string, receipts []string, order map[string]any) error {
+	order[wire.FieldReceipts] = receipts
 	answer, raw, err := post[client.Results[client.SettleResult]](c, cmd, "/v1/leases/"+verb, order)
 	if err != nil {
 		return answered(err, c.json)
@@ -143,7 +170,7 @@ func (c caller) settle(cmd *cobra.Command, verb string, order client.SettleOrder
 	for i, r := range answer.Results {
 		switch {
 		case r.Word != "":
-			all.add(r.Word, fmt.Sprintf("%s: %s (%s)", order.Receipts[i], r.Detail, r.Word))
+			all.add(r.Word, fmt.Sprintf("%s: %s (%s)", receipts[i], r.Detail, r.Word))
 		case r.LeaseUntil != "":
 			all.add("", fmt.Sprintf("%s is leased until %s", r.UID, c.at(r.LeaseUntil)))
 		case r.Due != "":

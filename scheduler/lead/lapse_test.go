@@ -79,7 +79,7 @@ func TestPull_TriesBySchedule(t *testing.T) {
 		if over.Info.State != message.StateDead {
 			t.Fatalf("it is %s", over.Info.State)
 		}
-		if i := r.Info(a.UID); i.Reason != "by worker: sent back after 2 retries" {
+		if i := r.Info(a.UID); i.Reason != "consumer worker: sent back after 2 retries" {
 			t.Fatalf("the reason is %q", i.Reason)
 		}
 		if n := len(r.Nats.Arrived()); n > 0 {

@@ -208,7 +208,7 @@ var pullPromises = []promise{
 		t.pull(m, 1)
 		t.pass(time.Second)
 		t.settle(of(m, scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
-		if got := t.get(m.UID); got.Reason != "by worker" || got.EndedAt != t.now || got.Mark.Uncertain || !got.Pull {
+		if got := t.get(m.UID); got.Reason != "consumer worker" || got.EndedAt != t.now || got.Mark.Uncertain || !got.Pull {
 			t.Fatalf("delivered: %s", describe(got))
 		}
 		t.settle(of(m, scheduler.Ack, 99), scheduler.SettleAgain, message.StateDelivered)
@@ -217,7 +217,7 @@ var pullPromises = []promise{
 		t.wantPulled(0, 0)
 		last := t.log.of(m.UID)
 		if c := last[len(last)-1]; len(last) != 2 || c.Version != 2 || c.State != message.StateDelivered ||
-			c.Claimed != Start || c.Attempt != 1 || c.Reason != "by worker" {
+			c.Claimed != Start || c.Attempt != 1 || c.Reason != "consumer worker" {
 			t.Fatalf("the journal gets %+v", last)
 		}
 	}},
@@ -253,7 +253,7 @@ var pullPromises = []promise{
 		t.settle(back, scheduler.SettleAgain, message.StateInFlight)
 		t.settle(of(m, scheduler.Ack, 3), scheduler.SettleDone, message.StateDelivered)
 		if all := t.log.of(m.UID); len(all) != 3 || all[1].Due != back.Number || all[1].Refusals != 1 ||
-			all[1].Reason != "by worker: sent back" || all[2].Attempt != 2 {
+			all[1].Reason != "consumer worker: sent back" || all[2].Attempt != 2 {
 			t.Fatalf("the journal gets %+v", all)
 		}
 	}},
@@ -276,7 +276,7 @@ var pullPromises = []promise{
 			t.Fatalf("released by an operator: %s", describe(got.Info))
 		}
 		if all := t.log.of(m.UID); len(all) != 2 || all[1].Kind != message.KindReleased ||
-			all[1].Reason != "by worker: stuck" {
+			all[1].Reason != "consumer worker: stuck" {
 			t.Fatalf("the journal gets %+v", all)
 		}
 	}},
@@ -288,7 +288,7 @@ var pullPromises = []promise{
 		t.settle(bury, scheduler.SettleDone, message.StateDead)
 		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleAgain, message.StateDead) // as a nack after the last retry
 		got := t.get(m.UID)
-		if got.Reason != "by worker: not for me" || string(got.Body) != "x" || !got.Pull || got.Lease != time.Hour {
+		if got.Reason != "consumer worker: not for me" || string(got.Body) != "x" || !got.Pull || got.Lease != time.Hour {
 			t.Fatalf("dead: %s", describe(got))
 		}
 		r, err := t.tl.Requeue(t.Context(), m.UID, Message(2, ForPull(), On(work), Direct()), t.now)

@@ -42,7 +42,7 @@ func (t *Redis) Ready(ctx context.Context, wants []scheduler.Want, now message.M
 				a.fail("place", err)
 				r.Ranks = append(r.Ranks, int64(rank))
 			}
-			r.Next = a.next0("next")
+			r.Next = message.Milli(a.optional("next"))
 			found[i].Topics = append(found[i].Topics, r)
 		}
 		return a.done()
@@ -51,15 +51,6 @@ func (t *Redis) Ready(ctx context.Context, wants []scheduler.Want, now message.M
 		found[i].Err = err
 	}
 	return found
-}
-
-// next0 reads a time; an empty text is 0, and nothing else is.
-func (a *answer) next0(field string) message.Milli {
-	if a.more() && a.values[0] == "" {
-		a.next(field)
-		return 0
-	}
-	return max(a.milli(field), 1)
 }
 
 // Lease takes ready messages into leases, in one pipeline.
@@ -74,7 +65,7 @@ func (t *Redis) Lease(ctx context.Context, requests []scheduler.LeaseRequest) []
 	leased, spoiled := make([]scheduler.Leased, len(requests)), make([][]any, len(requests))
 	failed := t.askAll(ctx, calls, func(i int, a *answer) error {
 		l := &leased[i]
-		l.Known, l.Next, l.Aside = a.text("known") != "", a.next0("next"), a.count("aside")
+		l.Known, l.Next, l.Aside = a.text("known") != "", message.Milli(a.optional("next")), a.count("aside")
 		for a.more() {
 			uid, packed, mark := message.UID(a.text("uid")), a.text("message"), a.text("mark")
 			until := a.milli("until")
@@ -179,33 +170,26 @@ func (t *Redis) Leases(ctx context.Context, bucket message.Bucket, q scheduler.L
 	args := []any{int64(now), q.Limit, leasesBytes}
 	switch {
 	case q.Over:
-		var due message.Milli
-		page, err = t.leases(ctx, bucket, append(args, "over"), func(a *answer) { due = a.next0("due") })
-		page.Due = due
+		page, due, err := t.leases(ctx, bucket, append(args, "over"))
+		page.Due = message.Milli(due)
 		return page, err
 	case q.Topic != "":
 		till, uid, err := readLeasePlace(q.After)
 		if err != nil {
 			return page, err
 		}
-		more := false
-		page, err = t.leases(ctx, bucket, append(args, "on", q.Topic, till, uid), func(a *answer) {
-			more = a.text("more") != ""
-		})
-		if n := len(page.Leases); more && n > 0 {
-			last := &page.Leases[n-1]
-			page.Next = fmt.Sprintf("%016d%s", last.Until, last.Message.UID)
+		page, more, err := t.leases(ctx, bucket, append(args, "on", q.Topic, till, uid))
+		if n := len(page.Leases); more > 0 && n > 0 {
+			page.Next = page.Leases[n-1].Place()
 		}
 		return page, err
 	}
 	for uids := q.UIDs; len(uids) > 0; {
-		looked := 0
-		some, err := t.leases(ctx, bucket, append(append(args, "of"), anyOf(uids[:min(len(uids), settleStep)])...),
-			func(a *answer) {
-				if looked = a.code("looked", len(uids)); looked == 0 {
-					a.fail("looked", fmt.Errorf("at none of %d", len(uids)))
-				}
-			})
+		some, looked, err := t.leases(ctx, bucket, append(append(args, "of"),
+			anyOf(uids[:min(len(uids), settleStep)])...))
+		if err == nil && (looked == 0 || looked > uint64(len(uids))) {
+			err = fmt.Errorf("leases: it looked at %d of %d", looked, len(uids))
+		}
 		if err != nil {
 			return page, err
 		}
@@ -227,11 +211,11 @@ func readLeasePlace(s string) (till, uid string, err error) {
 	return "", "", fmt.Errorf("leases: %w: %.60q", scheduler.ErrBadCursor, s)
 }
 
-// leases calls leases.lua; first reads the first value of its answer.
-func (t *Redis) leases(ctx context.Context, bucket message.Bucket, args []any,
-	first func(a *answer)) (page scheduler.LeasePage, err error) {
+// leases calls leases.lua, and returns the first value of its answer as a number.
+func (t *Redis) leases(ctx context.Context, bucket message.Bucket,
+	args []any) (page scheduler.LeasePage, first uint64, err error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "leases", args: args})
-	first(a)
+	first = a.optional("first")
 	for a.more() {
 		uid, topic, till, lease := message.UID(a.text("uid")), a.text("topic"), a.milli("till"), a.text("lease")
 		packed, mark := a.text("record"), a.text("mark")
@@ -251,7 +235,7 @@ func (t *Redis) leases(ctx context.Context, bucket message.Bucket, args []any,
 		}
 		page.Leases = append(page.Leases, l)
 	}
-	return page, a.done()
+	return page, first, a.done()
 }
 
 // Pulled counts messages for pull in every bucket.

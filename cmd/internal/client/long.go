@@ -26,10 +26,10 @@ type line struct {
 
 var errSilent = errors.New("silent")
 
-// Long makes a request that may take hours; progress may be nil. It returns an error if the instance sends nothing for the time-out of a
-// call, or for leastSilence if that is longer; this ends the operation, too. raw is only the report. With a problem,
-// the report is what was done until then, if the answer contains it. With another error it is the last progress
-// received, which may be less than was done.
+// Long makes a request that may take hours; progress may be nil. It returns an error if the instance sends nothing for
+// the time-out of a call, or for leastSilence if that is longer; this ends the operation, too. raw is only the report.
+// With a problem, the report is what was done until then, if the answer contains it. With another error it is the last
+// progress received, which may be less than was done.
 func Long[R any](ctx context.Context, c *Client, path string, request any,
 	progress func(R)) (report R, raw []byte, err error) {
 	ctx, stop := context.WithCancelCause(ctx)

@@ -38,14 +38,6 @@ func (c *Client) Pull(ctx context.Context, topic string, order PullOrder) (found
 	return answer.Messages, raw, err
 }
 
-// SettleOrder settles the leases of receipts.
-type SettleOrder struct {
-	Receipts []string `json:"receipts"`
-	Delay    *string  `json:"delay,omitempty"`
-	Reason   *string  `json:"reason,omitempty"`
-	Lease    *string  `json:"lease,omitempty"`
-}
-
 // SettleResult is the outcome for one receipt: a message as it is now, or a problem.
 type SettleResult struct {
 	wire.Settled

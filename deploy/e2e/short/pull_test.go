@@ -145,6 +145,28 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	if count["ready"] != 1.0 || count["leased"] != 1.0 || count["in_flight"] != 1.0 || count["waiting"] != 0.0 {
 		t.Errorf("the topic has %v", count)
 	}
+	// An operator sees who holds what, and frees it: the consumer's receipt is void, and the history says who did so.
+	push("stuck", fields{"priority": 9})
+	receipt, _ = one("stuck", fields{"max": 1})
+	held := call(http.MethodGet, "/v1/topics/work.bill/leases?limit=10", nil, http.StatusOK)["messages"].([]any)
+	if len(held) != 2 || held[1].(fields)["id"] != "stuck" || held[1].(fields)["consumer"] != "test" {
+		t.Errorf("the leases are %v", held)
+	}
+	freed := call(http.MethodPost, "/v1/messages/stuck/release", fields{"reason": "the worker hangs"}, http.StatusOK)
+	if freed["state"] != "ready" || freed["attempt"] != 1.0 {
+		t.Errorf("freed, it is %v", freed)
+	}
+	call(http.MethodPost, "/v1/messages/stuck/release", nil, http.StatusConflict)
+	call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusConflict)
+	lab.Eventually(t, site.Patience, func() error {
+		a, err := d.Call(t.Context(), http.MethodGet, "/v1/messages/stuck/history", nil)
+		if err == nil && !strings.Contains(a.Raw, "consumer test: the worker hangs") {
+			err = fmt.Errorf("the history is %s", a.Raw)
+		}
+		return err
+	})
+	receipt, _ = one("stuck", fields{"max": 1})
+	call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusOK)
 	d.Kill()
 	d = site.StartDev(t, "pull2", "--data", data)
 	d.Ready(t)

@@ -35,7 +35,7 @@ end
 
 -- cause returns the cause of a change by a consumer.
 local function cause(kind, reason, consumer)
-  if consumer ~= '' then reason = 'by ' .. consumer .. (reason ~= '' and ': ' .. reason or '') end
+  if consumer ~= '' then reason = 'consumer ' .. consumer .. (reason ~= '' and ': ' .. reason or '') end
   if kind == KIND_PLAIN and reason == '' then return '' end
   return string.sub(because(kind, '') .. reason, 1, 255)
 end
