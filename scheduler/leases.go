@@ -167,7 +167,7 @@ func (m *metrics) settled(items []Settle, settled []Settled) {
 func (s *Scheduler) Release(ctx context.Context, ref Ref, reason string) (message.Info, error) {
 	info, err := s.Resolve(ctx, ref)
 	if err == nil {
-		err = s.view(ctx, &info)
+		err = s.View(ctx, &info)
 	}
 	if err != nil || info.Held == nil {
 		return info, cmp.Or(err, ErrNotLeased)
@@ -180,7 +180,7 @@ func (s *Scheduler) Release(ctx context.Context, ref Ref, reason string) (messag
 		return info, cmp.Or(err, ErrNotLeased)
 	}
 	info.State, info.Version = settled[0].Info.State, settled[0].Info.Version
-	return info, s.view(ctx, &info)
+	return info, s.View(ctx, &info)
 }
 
 // LeasesOf lists a page of the leases of a topic, by their end, after the place after. next is where the following page

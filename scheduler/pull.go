@@ -169,20 +169,34 @@ func (s *Scheduler) countPulled(ctx context.Context, counts []TopicCount) error 
 	return nil
 }
 
-// view shows a message that consumers pull as it is for them: ready, or leased by one of them.
-func (s *Scheduler) view(ctx context.Context, info *message.Info) error {
-	switch {
-	case !info.Pull:
-	case info.State == message.StateWaiting && info.Due <= s.cfg.Clock.Milli():
-		info.State = message.StateReady
-	case info.State == message.StateInFlight:
-		page, err := s.cfg.Timeline.Leases(ctx, info.UID.Bucket(s.cfg.Timeline.Buckets()),
-			LeaseQuery{UIDs: []message.UID{info.UID}, Limit: 1}, s.cfg.Clock.Milli())
+// View completes what is known of messages that consumers pull: which are ready, and who holds those that are leased.
+// If the store does not answer, some stay as they are.
+func (s *Scheduler) View(ctx context.Context, infos ...*message.Info) error {
+	now, known := s.cfg.Clock.Milli(), map[message.UID]*message.Info{}
+	asked := map[message.Bucket][]message.UID{}
+	for _, i := range infos {
+		if i.Pull && (i.State == message.StateInFlight || i.State == message.StateWaiting && i.Due <= now) {
+			n := i.UID.Bucket(s.cfg.Timeline.Buckets())
+			known[i.UID], asked[n] = i, append(asked[n], i.UID)
+		}
+	}
+	for n, uids := range asked {
+		err := s.cfg.Admit()
 		if err != nil {
-			return Looked("look up a lease", err)
+			return err
+		}
+		page, err := s.cfg.Timeline.Leases(ctx, n, LeaseQuery{UIDs: uids, Limit: len(uids)}, now)
+		if err != nil {
+			return Looked("look up leases", err)
+		}
+		for _, uid := range uids {
+			if known[uid].State == message.StateWaiting {
+				known[uid].State = message.StateReady
+			}
 		}
 		for i := range page.Leases {
-			info.Held = &page.Leases[i].Holding
+			one := &page.Leases[i]
+			known[one.Message.UID].State, known[one.Message.UID].Held = message.StateInFlight, &one.Holding
 		}
 	}
 	return nil

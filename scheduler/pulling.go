@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"fmt"
-	"strconv"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -37,12 +36,6 @@ type Nonce uint64
 
 // String returns the nonce in 16 hex digits.
 func (n Nonce) String() string { return fmt.Sprintf("%016x", uint64(n)) }
-
-// ParseNonce reads 16 hex digits. No call has the nonce 0.
-func ParseNonce(s string) (Nonce, bool) {
-	n, err := strconv.ParseUint(s, 16, 64)
-	return Nonce(n), err == nil && n > 0 && Nonce(n).String() == s
-}
 
 // Want asks a bucket what is ready on topics.
 type Want struct {

@@ -16,7 +16,7 @@ import (
 func (s *Scheduler) Get(ctx context.Context, ref Ref) (message.Info, error) {
 	info, err := s.look(ctx, ref, forReading)
 	if err == nil {
-		err = s.view(ctx, &info)
+		err = s.View(ctx, &info)
 	}
 	return info, err
 }

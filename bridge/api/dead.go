@@ -29,13 +29,10 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 		return p.err
 	}
 	a := wire.MessageList{Messages: []wire.Info{}}
-	err = s.ask(r, "store", func(ctx context.Context) error {
+	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		page, next, err := s.cfg.Service.Dead(ctx, topic, after, limit)
-		switch {
-		case errors.Is(err, scheduler.ErrBadCursor): // forged, or made when the number of buckets was another
-			return badCursor(values.Get("cursor"))
-		case err != nil:
-			return err
+		if errors.Is(err, scheduler.ErrBadCursor) { // forged, or made when the number of buckets was another
+			err = badCursor(values.Get("cursor"))
 		}
 		for i := range page {
 			page[i].Headers, page[i].Body = nil, nil
@@ -44,12 +41,8 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 		if next != "" {
 			a.Cursor = sealCursor(listDead, topic, next)
 		}
-		return nil
-	})
-	if err != nil {
 		return err
-	}
-	return s.respondValue(w, http.StatusOK, a)
+	})
 }
 
 // requeue pushes dead messages again.

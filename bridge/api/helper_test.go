@@ -157,6 +157,8 @@ func (p pullers) LeasesOf(context.Context, string, string, int) ([]scheduler.Lea
 	return []scheduler.LeaseInfo{one}, "next", p.failure
 }
 
+func (p pullers) View(context.Context, ...*message.Info) error { return p.failure }
+
 func (p pullers) Settle(_ context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
 	settled, errs := make([]scheduler.Settled, len(orders)), make([]error, len(orders))
 	for i := range orders {

@@ -226,8 +226,12 @@ func TestList_AsksForWhatTheQuerySays(t *testing.T) {
 		"?state=dead":          {States: []message.State{message.StateDead}, Limit: 101},
 		"?state=dead,waiting,dead": {
 			States: []message.State{message.StateWaiting, message.StateDead}, Limit: 101},
-		"?due_from=1896076800000":      {DueFrom: 1896076800000, Limit: 101},
-		"?due_to=1970-01-01T00:00:00Z": {DueTo: -1, Limit: 101},
+		"?state=ready,in_flight": {States: []message.State{message.StateWaiting}, DueTo: message.CeilMilli(noon),
+			Limit: 101},
+		"?state=ready&due_to=1970-01-01T00:00:00Z": {States: []message.State{message.StateWaiting}, DueTo: -1, Limit: 101},
+		"?state=ready,waiting":                     {States: []message.State{message.StateWaiting}, Limit: 101},
+		"?due_from=1896076800000":                  {DueFrom: 1896076800000, Limit: 101},
+		"?due_to=1970-01-01T00:00:00Z":             {DueTo: -1, Limit: 101},
 		"?due_from=2030-01-31T08:00:00.0001Z&due_to=2030-01-31T09:00:00.001%2b01:00": {DueFrom: 1896076800001,
 			DueTo: 1896076800001, Limit: 101},
 	} {

@@ -1,10 +1,12 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"net/http"
 	"slices"
 	"strings"
@@ -27,6 +29,8 @@ const (
 // listing is the request for a list.
 type listing struct {
 	record.RecordQuery
+	// shown are the states that are asked for, or none for all. To the journal, ready and leased messages wait.
+	shown []message.State
 	// pattern selects topics if it has a wildcard, for which the journal has no index; else it is empty.
 	pattern string
 	// from and to are the bounds of the due time as given: on the next page "2h" is another moment, but the query is
@@ -36,7 +40,7 @@ type listing struct {
 
 // mark identifies the query.
 func (l *listing) mark() string {
-	return fmt.Sprintf("%q %q %q %q %v %q %q", l.Topic, l.pattern, l.ID, l.Key, l.States, l.from, l.to)
+	return fmt.Sprintf("%q %q %q %q %v %q %q", l.Topic, l.pattern, l.ID, l.Key, l.shown, l.from, l.to)
 }
 
 // takes reports whether a record that the journal returned belongs in the list.
@@ -51,7 +55,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var a wire.MessageList
-	err = s.ask(r, "journal", func(ctx context.Context) error {
+	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
 		// The lag is read first: a change written between the two reads is then both counted and shown, rather than
 		// neither.
 		a.Lag = s.lag(ctx)
@@ -69,6 +73,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 			}
 			a.Rejected = rejected(rejects)
 		}
+		page, err = s.viewed(ctx, page, l.shown)
 		a.Messages = make([]wire.Info, len(page))
 		for i := range page {
 			page[i].Headers, page[i].Body = nil, nil
@@ -76,12 +81,8 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 			a.Messages[i].By = page[i].ChangedBy
 		}
 		s.explain(ctx, page, a.Messages)
-		return nil
-	})
-	if err != nil {
 		return err
-	}
-	return s.respondValue(w, http.StatusOK, a)
+	})
 }
 
 // page reads a page and returns the record after which the next page begins, or nil on the last page. It examines a
@@ -114,6 +115,20 @@ func (s *Server) page(ctx context.Context, l *listing) (page []record.Record, ne
 		q.AfterDue, q.AfterUID = next.Due, next.UID
 	}
 	return page, next, nil
+}
+
+// viewed returns the records as messages are shown, and of these the ones in the given states. If the store does not
+// answer and no state is asked for, the list stays as the journal has it.
+func (s *Server) viewed(ctx context.Context, page []record.Record, shown []message.State) ([]record.Record, error) {
+	infos := make([]*message.Info, len(page))
+	for i := range page {
+		infos[i] = &page[i].Info
+	}
+	err := s.cfg.Service.View(ctx, infos...)
+	if len(shown) == 0 {
+		return page, nil
+	}
+	return slices.DeleteFunc(page, func(r record.Record) bool { return !slices.Contains(shown, r.State) }), err
 }
 
 // explain adds the reason to overdue waiting messages. The journal does not know which lanes are held back, so explain
@@ -162,20 +177,16 @@ func listQuery(r *http.Request, now time.Time) (listing, error) {
 		return wire.CheckID(text)
 	})
 	p.read("key", func(text string) error { q.Key = text; return wire.CheckKey(text) })
-	p.read("state", func(text string) (err error) { q.States, err = states(text); return err })
-	p.read("due_from", func(text string) (err error) {
-		q.from = text
-		q.DueFrom, err = dueBound(text, "due_from", now)
-		return err
-	})
-	p.read("due_to", func(text string) (err error) {
-		q.to = text
-		q.DueTo, err = dueBound(text, "due_to", now)
-		return err
-	})
+	p.read("state", func(text string) (err error) { q.shown, q.States, err = states(text); return err })
+	q.from, q.to = values.Get("due_from"), values.Get("due_to")
+	p.read("due_from", func(text string) (err error) { q.DueFrom, err = dueBound(text, "due_from", now); return err })
+	p.read("due_to", func(text string) (err error) { q.DueTo, err = dueBound(text, "due_to", now); return err })
 	p.read("limit", func(text string) (err error) { q.Limit, err = pageLimit(text); return err })
 	if p.err == nil && q.DueFrom != 0 && q.DueTo != 0 && q.DueFrom > q.DueTo {
 		p.err = refusal(http.StatusBadRequest, WordDueFrom, "due_from lies after due_to")
+	}
+	if slices.Equal(q.States, []message.State{message.StateWaiting}) && !slices.Contains(q.shown, message.StateWaiting) {
+		q.DueTo = min(cmp.Or(q.DueTo, math.MaxInt64), message.CeilMilli(now)) // only what is due is ready or leased
 	}
 	p.read("cursor", func(text string) error { // last: it is checked against the others
 		next, err := openCursor(listMessages, q.mark(), text)
@@ -191,27 +202,24 @@ func listQuery(r *http.Request, now time.Time) (listing, error) {
 	return q, p.err
 }
 
-// states reads a list of states.
-func states(text string) (found []message.State, err error) {
+// states reads a list of states, and returns also what they are to the journal.
+func states(text string) (shown, kept []message.State, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		state, known := message.ParseState(word)
 		if !known {
-			return nil, refusal(http.StatusBadRequest, WordState,
+			return nil, nil, refusal(http.StatusBadRequest, WordState,
 				"state %.40q is unknown; want %s, or several of them joined by commas",
-				word, strings.Join(stateWords(), ", "))
+				word, strings.Join(message.Words(), ", "))
 		}
-		found = append(found, state)
+		shown = append(shown, state)
+		if state == message.StateReady || state == message.StateInFlight {
+			state = message.StateWaiting
+		}
+		kept = append(kept, state)
 	}
-	slices.Sort(found)
-	return slices.Compact(found), nil
-}
-
-// stateWords returns the states that a message can have.
-func stateWords() (words []string) {
-	for _, s := range message.States() {
-		words = append(words, s.String())
-	}
-	return words
+	slices.Sort(shown)
+	slices.Sort(kept)
+	return slices.Compact(shown), slices.Compact(kept), nil
 }
 
 // dueBound reads a bound of the due time. A result of 0, the first moment of 1970, would mean no bound, so dueBound

@@ -25,6 +25,8 @@ type Pulling interface {
 	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
 	// Release frees a leased message on behalf of an operator. Error: ErrNotLeased.
 	Release(ctx context.Context, ref scheduler.Ref, reason string) (message.Info, error)
+	// View completes messages of the journal: which are ready, and who holds those that are leased.
+	View(ctx context.Context, infos ...*message.Info) error
 	// LeasesOf lists a page of the leases of a topic.
 	LeasesOf(ctx context.Context, topic, after string, limit int) ([]scheduler.LeaseInfo, string, error)
 }
@@ -106,7 +108,7 @@ func (s *Server) leases(w http.ResponseWriter, r *http.Request) error {
 		return p.err
 	}
 	a := wire.MessageList{Messages: []wire.Info{}}
-	err = s.ask(r, "store", func(ctx context.Context) error {
+	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		all, next, err := s.cfg.Service.LeasesOf(ctx, topic, after, limit)
 		for i := range all {
 			all[i].Message.Held = &all[i].Holding
@@ -117,10 +119,6 @@ func (s *Server) leases(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return s.respondValue(w, http.StatusOK, a)
 }
 
 // release frees a message that a consumer holds, and answers with the message as it is now and who held it.

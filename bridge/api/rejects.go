@@ -76,21 +76,14 @@ func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
 		return p.err
 	}
 	a := wire.RejectList{Rejects: []wire.Rejected{}}
-	err = s.ask(r, "store", func(ctx context.Context) error {
+	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		page, next, err := s.cfg.Rejects.List(ctx, q)
-		if err != nil {
-			return err
-		}
 		a.Rejects = append(a.Rejects, page...)
 		if next != 0 {
 			a.Cursor = sealCursor(listRejects, mark, strconv.FormatUint(next, 10))
 		}
-		return nil
-	})
-	if err != nil {
 		return err
-	}
-	return s.respondValue(w, http.StatusOK, a)
+	})
 }
 
 // sight returns the filter of the topics that the caller may see, nil for all topics.
@@ -113,14 +106,10 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request) error {
 			"sequence %.40q is not a whole number from 1", r.PathValue("sequence"))
 	}
 	var one wire.Rejected
-	err = s.ask(r, "store", func(ctx context.Context) (err error) {
+	return s.show(w, r, "store", &one, func(ctx context.Context) (err error) {
 		one, err = s.cfg.Rejects.Get(ctx, sequence)
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return s.respondValue(w, http.StatusOK, one)
 }
 
 // refusedReject is a reject that was refused again. It stays in the stream.

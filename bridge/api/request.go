@@ -240,6 +240,15 @@ func pageLimit(text string) (int, error) {
 	return n, nil
 }
 
+// show answers a request with a, which one query of the store or the journal fills.
+func (s *Server) show(w http.ResponseWriter, r *http.Request, whom string, a any,
+	fill func(ctx context.Context) error) error {
+	if err := s.ask(r, whom, fill); err != nil {
+		return err
+	}
+	return s.respondValue(w, http.StatusOK, a)
+}
+
 // ask bounds one query of the store or the journal. A query changes nothing, so its failure is not an unknown outcome.
 func (s *Server) ask(r *http.Request, whom string, do func(ctx context.Context) error) error {
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)

@@ -76,7 +76,7 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	var a wire.TopicCounts
-	err := s.ask(r, "store", func(ctx context.Context) error {
+	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		count, err := s.cfg.Service.TopicCount(ctx, topic)
 		if err != nil {
 			return err
@@ -95,10 +95,6 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	return s.respondValue(w, http.StatusOK, a)
 }
 
 // pause holds back the due messages of topics that match a pattern. Pausing again replaces who paused it and since

@@ -251,7 +251,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"list", "list --limit 2", "list --topic orders.remind --key customer-9 --state waiting,dead --due-from " +
 				"2030-01-31T08:00:00Z --due-to 1896076800000",
 			"list --id refused --limit 1", "list --topic nothing", "list --topic down", "list --topic ''",
-			"list --state ready", "list --limit 1001",
+			"list --state soon", "list --limit 1001",
 			"list --due-from soon", "list --cursor x",
 		},
 		"forecast": {

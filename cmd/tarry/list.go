@@ -23,10 +23,7 @@ to --cursor.`,
   tarry list --state dead,expired --all`,
 		Args: noArgs,
 	}
-	var states []string
-	for _, s := range message.States() {
-		states = append(states, s.String())
-	}
+	states := message.Words()
 	flags := cmd.Flags()
 	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
 	flags.String("id", "", "only messages that have or had this id, of any topic and key")

@@ -156,6 +156,8 @@ func (scripted) ParkedLanes(context.Context) ([]scheduler.Parked, error) {
 	return []scheduler.Parked{{Lane: "core:orders.remind", Why: someWhy}}, nil
 }
 
+func (scripted) View(context.Context, ...*message.Info) error { return nil }
+
 func (scripted) ParkedTopics(context.Context, []string) (map[string]string, error) {
 	return map[string]string{"orders.remind": someWhy}, nil
 }

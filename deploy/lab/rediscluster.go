@@ -31,7 +31,6 @@ type redisClusterSetup struct {
 	replicas int
 	timeout  time.Duration
 	announce []*Proxy
-	args     []string
 }
 
 // RedisReplicas sets the number of replicas of each master.
@@ -46,11 +45,6 @@ func RedisNodeTimeout(d time.Duration) RedisClusterOption {
 // RedisAnnounce puts proxies before the nodes, in their order: a node announces its proxy's port as its own.
 func RedisAnnounce(proxies ...*Proxy) RedisClusterOption {
 	return func(s *redisClusterSetup) { s.announce = proxies }
-}
-
-// RedisArgs adds arguments of redis-server, as in NewRedis.
-func RedisArgs(args ...string) RedisClusterOption {
-	return func(s *redisClusterSetup) { s.args = append(s.args, args...) }
 }
 
 const redisSlots = 16384
@@ -157,13 +151,13 @@ func startRedisNodes(dir string, ports []port, release func(), s redisClusterSet
 		if err := os.MkdirAll(c.dir, 0o755); err != nil {
 			return nodes, fmt.Errorf("make the directory of %s: %w", name, err)
 		}
-		c.args = append([]string{
+		c.args = []string{
 			"--port", strconv.Itoa(ports[2*i].number), "--cluster-port", strconv.Itoa(ports[2*i+1].number), "--bind",
 			loopback, "--dir", c.dir,
 			"--save", "", "--appendonly", "yes", "--appendfsync", "everysec", "--repl-diskless-sync-delay", "0",
 			"--cluster-enabled", "yes", "--cluster-node-timeout", strconv.FormatInt(s.timeout.Milliseconds(), 10),
 			"--cluster-require-full-coverage", "no", "--cluster-announce-ip", loopback,
-		}, s.args...)
+		}
 		if i < len(s.announce) {
 			_, announced, _ := net.SplitHostPort(s.announce[i].Addr)
 			c.args = append(c.args, "--cluster-announce-port", announced, "--cluster-announce-bus-port",

@@ -48,9 +48,17 @@ func States() []State {
 	return all
 }
 
-// ParseState returns the state that a word names. ok is false if the word names no state that a message can be in.
+// Words returns the words of all states that a message can be shown in.
+func Words() (words []string) {
+	for _, s := range append(States(), StateReady) {
+		words = append(words, s.String())
+	}
+	return words
+}
+
+// ParseState returns the state that a word names. ok is false if no message is ever shown in it.
 func ParseState(word string) (s State, ok bool) {
-	i := slices.IndexFunc(States(), func(s State) bool { return s.String() == word })
+	i := slices.Index(Words(), word)
 	return StateNone + 1 + State(i), i >= 0
 }
 

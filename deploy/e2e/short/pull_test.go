@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -145,6 +146,24 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	if count["ready"] != 1.0 || count["leased"] != 1.0 || count["in_flight"] != 1.0 || count["waiting"] != 0.0 {
 		t.Errorf("the topic has %v", count)
 	}
+	// A list shows what is ready and what is leased, which the journal does not know.
+	for query, want := range map[string]string{
+		"": `"leased in_flight test" "ready ready <nil>"`, "&state=ready": `"ready ready <nil>"`, "&state=waiting": "",
+		"&state=in_flight": `"leased in_flight test"`, "&state=dead,ready": `"ready ready <nil>"`,
+	} {
+		var got []string
+		list := call(http.MethodGet, "/v1/messages?topic=work.bill"+query, nil, http.StatusOK)
+		for _, m := range list["messages"].([]any) {
+			if s, _ := m.(fields)["state"].(string); s == "ready" || s == "in_flight" || s == "waiting" {
+				got = append(got, fmt.Sprintf("%q", fmt.Sprint(m.(fields)["id"], " ", s, " ", m.(fields)["consumer"])))
+			}
+		}
+		slices.Sort(got)
+		if strings.Join(got, " ") != want {
+			t.Errorf("%q lists %s, want %s", query, got, want)
+		}
+	}
+
 	// An operator sees who holds what, and frees it: the consumer's receipt is void, and the history says who did so.
 	push("stuck", fields{"priority": 9})
 	receipt, _ = one("stuck", fields{"max": 1})
