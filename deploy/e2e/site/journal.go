@@ -285,7 +285,7 @@ func (c *checker) versions(r *Row) {
 	for i, x := range r.changes {
 		switch {
 		case x.version != i+1:
-			c.fail(ruleGap, r.Seq, "%s: version %d comes after %d", r.uid, x.version, i)
+			c.fail(ruleGap, r.Seq, "%s: version %d comes after %d: %+v", r.uid, x.version, i, r.changes)
 			return
 		case i == 0 && x.state != stateWaiting:
 			c.fail(ruleEnd, r.Seq, "%s began in state %d", r.uid, x.state)
