@@ -179,8 +179,10 @@ func (s *Scheduler) Release(ctx context.Context, ref Ref, reason string) (messag
 	if err != nil || settled[0].Code != SettleDone {
 		return info, cmp.Or(err, ErrNotLeased)
 	}
-	info.State, info.Version = settled[0].Info.State, settled[0].Info.Version
-	return info, s.View(ctx, &info)
+	if info.State, info.Version = settled[0].Info.State, settled[0].Info.Version; info.State == message.StateWaiting {
+		info.State = message.StateReady // its place has been due; to look again might fail, after it was released
+	}
+	return info, nil
 }
 
 // LeasesOf lists a page of the leases of a topic, by their end, after the place after. next is where the following page
