@@ -88,8 +88,7 @@ func TestRace_UnknownOutcomeThatAnotherWonIsNotLed(t *testing.T) {
 		var b *instance
 		a.set(func(op string) verdict {
 			if op == "race" && b == nil {
-				b = build(t, e, c, "b")
-				go func() { b.stopped <- b.Run(t.Context()) }()
+				b = start(t, e, c, "b")
 				return loseRequest
 			}
 			if op == "sync" {
