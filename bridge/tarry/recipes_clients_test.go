@@ -18,6 +18,8 @@ func TestRecipes_Python(t *testing.T) {
 	save(t, dir, "consume.py", recipe(t, recipes, "### Python: a consumer"))
 	d.runProducer(t, dir, python, "push.py")
 	d.runConsumer(t, dir, python, "consume.py")
+	save(t, dir, "pull.py", recipe(t, "docs/consumers.md", "#### Pull with Python"))
+	startDev(t, "").runPuller(t, dir, python, "pull.py")
 }
 
 func TestRecipes_Node(t *testing.T) {
@@ -31,6 +33,8 @@ func TestRecipes_Node(t *testing.T) {
 	}
 	d.runProducer(t, dir, node, "push.mjs")
 	d.runConsumer(t, dir, node, "consume.mjs")
+	save(t, dir, "pull.mjs", recipe(t, "docs/consumers.md", "#### Pull with Node"))
+	startDev(t, "").runPuller(t, dir, node, "pull.mjs")
 }
 
 // interpreter is a path that .ci/clients names; without it the test fails.

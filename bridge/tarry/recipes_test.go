@@ -58,7 +58,7 @@ func (d *dev) start(t *testing.T, dir string, args ...string) *program {
 	t.Helper()
 	p := &program{said: &tail{}, cmd: exec.Command(args[0], args[1:]...), done: make(chan error, 1)}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.said, p.said
-	p.cmd.Env = append(p.cmd.Environ(), "NATS_URL="+d.nats)
+	p.cmd.Env = append(p.cmd.Environ(), "NATS_URL="+d.nats, "TARRY_URL="+d.http)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -194,6 +194,26 @@ func (d *dev) runConsumer(t *testing.T, dir string, args ...string) {
 	})
 }
 
+// runPuller runs a consumer that pulls as it stands: it acknowledges the good messages, and the bad one comes again
+// until it is dead.
+func (d *dev) runPuller(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	p, c := d.start(t, dir, args...), wrap(t, connect(t, d.nats))
+	for id, body := range map[string]string{"one": `{"order": 1}`, "two": `{"order": 2}`, "bad": "bad"} {
+		m := Tag(message("orders.remind", body, "Tarry-Deliver", "pull"), In(time.Second), As(id), Retries("10ms,20ms"))
+		if err := c.PublishMsg(m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	p.says(t, "remind 1")
+	p.says(t, "remind 2")
+	becomes(t, c, Ref{ID: "one"}, "delivered")
+	becomes(t, c, Ref{ID: "two"}, "delivered")
+	if dead := becomes(t, c, Ref{ID: "bad"}, "dead"); !strings.Contains(dead.Reason, "sent back after 2 retries") {
+		t.Errorf("it died as %+v", dead)
+	}
+}
+
 // module makes a module of a user's own around a recipe.
 func module(t *testing.T, program string) string {
 	t.Helper()
@@ -237,6 +257,18 @@ func TestRecipes_Go(t *testing.T) {
 	d := startDev(t, "")
 	d.runProducer(t, module(t, recipe(t, recipes, "### Go: a producer")), "./recipe")
 	d.runConsumer(t, module(t, recipe(t, recipes, "### Go: a consumer")), "./recipe")
+	startDev(t, "").runPuller(t, module(t, recipe(t, "docs/consumers.md", "#### Pull with Go")), "./recipe")
+}
+
+func TestRecipes_PullWithCurl(t *testing.T) {
+	t.Parallel()
+	needDaemon(t)
+	d, dir := startDev(t, ""), t.TempDir()
+	text := recipe(t, "docs/consumers.md", "## Pull over HTTP")
+	script := save(t, dir, "pull.sh", strings.ReplaceAll(text, "localhost:7070", d.http))
+	if said := execute(t, dir, nil, "sh", "-eux", script); !strings.Contains(said, `"state":"delivered"`) {
+		t.Errorf("it said: %s", said)
+	}
 }
 
 func TestRecipes_CommandLine(t *testing.T) {
