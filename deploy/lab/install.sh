@@ -17,9 +17,10 @@ need /usr/share/java/slf4j-simple.jar libslf4j-java
 need /usr/bin/java default-jre-headless
 need /usr/sbin/mariadbd mariadb-server
 need /usr/bin/beanstalkd beanstalkd
-# What .ci/test checks the scripts with.
+# What .ci/test checks the scripts and the alerts with.
 need /usr/bin/luacheck lua-check
 need /usr/bin/shellcheck shellcheck
+need /usr/bin/promtool prometheus
 [ -n "$want" ] || exit 0
 
 root=

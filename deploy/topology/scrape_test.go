@@ -6,7 +6,9 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -41,6 +43,7 @@ func scraped(t *testing.T, w *world) {
 		Global struct {
 			Interval string `yaml:"scrape_interval"`
 		} `yaml:"global"`
+		Rules []string `yaml:"rule_files"`
 		Jobs []struct {
 			Name          string `yaml:"job_name"`
 			Authorization struct {
@@ -87,6 +90,33 @@ func scraped(t *testing.T, w *world) {
 	}
 	if slices.Sort(names); !slices.Equal(names, w.compose.instances()) {
 		t.Errorf("it scrapes %v, the instances are %v", names, w.compose.instances())
+	}
+}
+
+// TestAlerts: Prometheus takes the configuration and its alerts, which name metrics of tarry, are silent on a good day,
+// and all fire when all goes wrong.
+func TestAlerts(t *testing.T) {
+	t.Parallel()
+	for _, args := range [][]string{
+		{"check", "config", "--syntax-only", filepath.Join("..", "prometheus.yml")},
+		{"check", "rules", filepath.Join("..", "alerts.yml")},
+		{"test", "rules", filepath.Join("testdata", "alerts.yml")},
+	} {
+		if said, err := exec.CommandContext(t.Context(), "promtool", args...).CombinedOutput(); err != nil {
+			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, said)
+		}
+	}
+	alerts, cases := inDeploy(t, "alerts.yml"), inDeploy(t, "topology", "testdata", "alerts.yml")
+	for _, name := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(alerts, -1) {
+		if !strings.Contains(cases, `alertname="`+name[1]+`"`) {
+			t.Errorf("%s is not tested", name[1])
+		}
+	}
+	metrics := inDeploy(t, "..", "cmd", "internal", "app", "testdata", "metrics.txt")
+	for _, name := range regexp.MustCompile(`tarry_\w+`).FindAllString(alerts, -1) {
+		if !strings.Contains(metrics, strings.TrimSuffix(name, "_bucket")) {
+			t.Errorf("tarry has no metric %s", name)
+		}
 	}
 }
 
