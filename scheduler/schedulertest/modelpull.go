@@ -287,7 +287,7 @@ func (m *model) drainPulled(bucket message.Bucket) {
 	for _, topic := range slices.Compact(slices.Clone(topics)) {
 		m.nonces++
 		m.leaseBy(scheduler.LeaseRequest{Bucket: bucket, Topic: topic, Limit: 1000, Bytes: wide, Over: true, Nonce: m.nonces,
-			Keep: time.Second, Now: m.now, From: m.now, Length: time.Hour, Fixed: true, Pauses: changed})
+			Keep: time.Minute, Now: m.now, From: m.now, Length: time.Hour, Fixed: true, Pauses: changed})
 	}
 	settle(m.leasesIn(m.ref, bucket), scheduler.Ack)
 }
