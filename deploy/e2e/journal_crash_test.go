@@ -31,7 +31,8 @@ func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
 	for _, lost := range []float64{0, 0.5} {
 		site.Moment(t, h, "a burst", inBurst)
 		before := certified(s)
-		closed := h.Begin(site.Window{Why: "kill -9 of redis", From: time.Now(), Since: time.Now().Add(-unrecorded)})
+		closed := h.Begin(site.Window{Why: "kill -9 of redis", From: time.Now(), Since: time.Now().Add(-unrecorded),
+			Lost: lost > 0})
 		s.Redis.Kill()
 		truncateAOF(t, s.Redis.Dir(), lost)
 		s.Redis.Restart()

@@ -23,6 +23,7 @@ type Sent struct {
 	header  nats.Header // the user's, without tags
 	Id, Key string
 
+	pushed    time.Time // when its push began
 	NotBefore time.Time // no consumer may see it earlier
 	notAfter  time.Time // its due time is not later; zero where that is not known
 	Kept      bool      // the push was acknowledged
@@ -56,6 +57,7 @@ type Window struct {
 	Why      string
 	From, to time.Time // to is zero while it is open
 	Since    time.Time // what was first seen before this must not arrive again; zero: anything may
+	Lost     bool      // the store lost what it had answered: see outrunLocked
 }
 
 // leading is one leadership, as logged.
@@ -89,7 +91,7 @@ func NewHistory(ns string) *History {
 func (h *History) Pushed(s *Sent) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	h.Sent[s.Seq] = s
+	s.pushed, h.Sent[s.Seq] = time.Now(), s
 }
 
 // Acknowledged records the answer to the push of s.
@@ -183,6 +185,13 @@ func (h *History) diedWithNATSLocked(s *Sent) bool {
 		since := at.Sub(s.NotBefore)
 		return since >= 0 && since < coreInFlight
 	})
+}
+
+// outrunLocked reports whether the journal may lack the acceptance of a message, though it has later changes of it: the
+// store lost the outbox in which the acceptance waited for the drainer, or the fence of the recovery refused it, after a
+// delivery had been journaled by another writer. If nobody answered its push, the journal may have nothing of it.
+func (h *History) outrunLocked(s *Sent) bool {
+	return s != nil && slices.ContainsFunc(h.windows, func(w Window) bool { return w.Lost && s.pushed.Before(w.to) })
 }
 
 // LostWithNATS are the accepted messages that a killed nats-server took along.

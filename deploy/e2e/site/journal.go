@@ -234,7 +234,7 @@ func compare(h *History, rows map[string]*Row) []Violation {
 			c.fail(ruleTwice, seq, "as %s and as %s", mine[0].uid, mine[1].uid)
 		case len(mine) == 1:
 			c.row(s, mine[0], words[seq])
-		case s.Kept || len(c.by[seq]) > 0:
+		case s.Kept || len(c.by[seq]) > 0 && !h.outrunLocked(s):
 			c.fail(ruleUnwritten, seq, "uid %q, due %s, acknowledged %v, seen %d times", s.Uid, Stamp(s.NotBefore),
 				s.Kept, len(c.by[seq]))
 		}
@@ -281,13 +281,16 @@ func (c *checker) row(s *Sent, r *Row, word string) {
 
 // versions: a message's changes are its versions from 1, and the last of them is its state.
 func (c *checker) versions(r *Row) {
-	term := uint64(0)
+	term, first := uint64(0), 1
+	if c.h.outrunLocked(c.h.Sent[r.Seq]) && len(r.changes) > 0 {
+		first = r.changes[0].version
+	}
 	for i, x := range r.changes {
 		switch {
-		case x.version != i+1:
-			c.fail(ruleGap, r.Seq, "%s: version %d comes after %d: %+v", r.uid, x.version, i, r.changes)
+		case x.version != i+first:
+			c.fail(ruleGap, r.Seq, "%s: version %d comes after %d: %+v", r.uid, x.version, i+first-1, r.changes)
 			return
-		case i == 0 && x.state != stateWaiting:
+		case x.version == 1 && x.state != stateWaiting:
 			c.fail(ruleEnd, r.Seq, "%s began in state %d", r.uid, x.state)
 		case x.term > 0 && x.term < term:
 			c.fail(ruleFell, r.Seq, "%s: version %d is of term %d, an earlier one of term %d", r.uid,
@@ -295,7 +298,7 @@ func (c *checker) versions(r *Row) {
 		}
 		term = max(term, x.term)
 	}
-	if n := len(r.changes); n == 0 || n != r.version || r.changes[n-1].state != r.state {
+	if n := len(r.changes); n == 0 || n+first-1 != r.version || r.changes[n-1].state != r.state {
 		c.fail(ruleGap, r.Seq, "%s has version %d and state %d, and %d changes: %+v", r.uid, r.version,
 			r.state, n, r.changes)
 	}
