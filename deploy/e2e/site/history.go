@@ -188,8 +188,8 @@ func (h *History) diedWithNATSLocked(s *Sent) bool {
 }
 
 // outrunLocked reports whether the journal may lack the acceptance of a message, though it has later changes of it: the
-// store lost the outbox in which the acceptance waited for the drainer, or the fence of the recovery refused it, after a
-// delivery had been journaled by another writer. If nobody answered its push, the journal may have nothing of it.
+// store lost the outbox in which the acceptance waited for the drainer, or the fence of the recovery refused it, after
+// another writer had journaled a delivery. If nobody answered its push, the journal may have nothing of it.
 func (h *History) outrunLocked(s *Sent) bool {
 	return s != nil && slices.ContainsFunc(h.windows, func(w Window) bool { return w.Lost && s.pushed.Before(w.to) })
 }
