@@ -44,7 +44,7 @@ func scraped(t *testing.T, w *world) {
 			Interval string `yaml:"scrape_interval"`
 		} `yaml:"global"`
 		Rules []string `yaml:"rule_files"`
-		Jobs []struct {
+		Jobs  []struct {
 			Name          string `yaml:"job_name"`
 			Authorization struct {
 				File string `yaml:"credentials_file"`
