@@ -11,14 +11,10 @@ const (
 	FieldSince   = "since"
 )
 
-// The stable words of the refusals of these requests.
+// Stable words of the refusals of these requests: what a field refuses is "invalid_" and its name.
 const (
-	WordOverdue = "invalid_overdue"
-	WordDryRun  = "invalid_dry_run"
-	WordRate    = "invalid_rate"
-	WordRepair  = "invalid_repair"
-	WordRevive  = "invalid_revive"
-	WordSince   = "invalid_since"
+	WordDryRun = "invalid_dry_run"
+	WordSince  = "invalid_since"
 )
 
 // MaxRate is the maximum rate of a restore, in messages a second.

@@ -25,10 +25,10 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 		}
 	}
 	for text, want := range map[string][2]string{
-		`{"rate":1000001}`:                  {wire.WordRate, "rate"},
-		`{"rate":99999999999999999999}`:     {wire.WordRate, "rate"},
-		`{"rate":[1]}`:                      {wire.WordRate, "rate"},
-		`{"overdue":"x"}`:                   {wire.WordOverdue, "overdue"},
+		`{"rate":1000001}`:                  {"invalid_rate", "rate"},
+		`{"rate":99999999999999999999}`:     {"invalid_rate", "rate"},
+		`{"rate":[1]}`:                      {"invalid_rate", "rate"},
+		`{"overdue":"x"}`:                   {"invalid_overdue", "overdue"},
 		`{"dry_run":{}}`:                    {wire.WordDryRun, "dry_run"},
 		`{"topic":"a..b"}`:                  {wire.WordTopic, "topic"},
 		`{"topic":"a.>.b"}`:                 {wire.WordTopic, "topic"},
@@ -53,9 +53,9 @@ func TestDecodeVerifyAndRestoreOne_ReadTheirSwitches(t *testing.T) {
 		}
 	}
 	_, err := wire.DecodeVerify([]byte(`{"repair":"true"}`))
-	wantRefusal(t, err, wire.WordRepair, "repair")
+	wantRefusal(t, err, "invalid_repair", "repair")
 	_, err = wire.DecodeVerify([]byte(`{"revive":1}`))
-	wantRefusal(t, err, wire.WordRevive, "revive")
+	wantRefusal(t, err, "invalid_revive", "revive")
 	asked, err := wire.DecodeVerify([]byte(`{"repair":true,"x":1}`))
 	if wantRefusal(t, err, wire.WordUnknownField, `"x"`); asked.Repair {
 		t.Error("a refused request repairs")

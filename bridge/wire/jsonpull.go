@@ -21,16 +21,8 @@ const (
 	FieldReceipts = "receipts"
 )
 
-// The stable words of the refusals of these requests.
-const (
-	WordMax      = "invalid_max"
-	WordWait     = "invalid_wait"
-	WordConsumer = "invalid_consumer"
-	WordMaxBytes = "invalid_max_bytes"
-	WordReceipts = "invalid_receipts"
-	// WordReceipt answers a receipt that does not parse, with 404.
-	WordReceipt = "unknown_receipt"
-)
+// WordReceipt answers a receipt that does not parse, with 404. What a field refuses is "invalid_" and its name.
+const WordReceipt = "unknown_receipt"
 
 // The limits of a pull.
 const (

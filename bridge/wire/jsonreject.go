@@ -50,10 +50,7 @@ const (
 	FieldSet       = "set"
 	FieldDrop      = "drop"
 
-	WordSequence  = "invalid_sequence"
-	WordSequences = "invalid_sequences"
-	WordSet       = "invalid_set"
-	WordDrop      = "invalid_drop"
+	WordSequence = "invalid_sequence"
 )
 
 // maxChanges is the maximum number of headers that an order changes.

@@ -31,11 +31,6 @@ const (
 	WordSelection = "empty_selection"
 	WordDueFrom   = "invalid_due_from"
 	WordDueTo     = "invalid_due_to"
-	WordAll       = "invalid_all"
-	WordIDs       = "invalid_ids"
-	WordFrom      = "invalid_from"
-	WordTo        = "invalid_to"
-	WordOlder     = "invalid_older"
 )
 
 // MaxIDs is the maximum number of messages that one order names.

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"net/http"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -68,7 +69,8 @@ id.`,
 		if err != nil {
 			return err
 		}
-		return shows(c, amendedText)(c.Reschedule(cmd.Context(), nameOf(cmd, args[0]), version, e))
+		return shows(c, amendedText)(client.AskIf[wire.Rescheduled](cmd.Context(), c.Client, http.MethodPatch,
+			nameOf(cmd, args[0]).Path(""), version, e))
 	})
 }
 
@@ -85,7 +87,8 @@ func newRun(o outside) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return shows(c, amendedText)(c.RunNow(cmd.Context(), nameOf(cmd, args[0]), version))
+		return shows(c, amendedText)(client.AskIf[wire.Rescheduled](cmd.Context(), c.Client, http.MethodPost,
+			nameOf(cmd, args[0]).Path("/run"), version, struct{}{}))
 	})
 }
 

@@ -135,11 +135,6 @@ func restored() (steps []Transition) {
 	return steps
 }
 
-// Can reports whether a message may go from s to next by any kind of change.
-func (s State) Can(next State) bool {
-	return slices.ContainsFunc(transitions, func(t Transition) bool { return t.From == s && t.To == next })
-}
-
 // Allows reports whether a change of the given kind takes a message from s to next.
 func (s State) Allows(next State, kind Kind) bool {
 	return slices.Contains(transitions, Transition{s, next, kind})

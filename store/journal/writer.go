@@ -27,9 +27,6 @@ type WriterConfig struct {
 	Timeout    time.Duration
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
-	// Fenced, which may be nil, is called when a fence has refused a commit: the entries come from a server that was
-	// replaced.
-	Fenced func()
 	// At, which may be nil, is called at points where a test may stop the process: before a batch goes to the journal,
 	// and when it is in both the journal and the outbox.
 	At func(point string)

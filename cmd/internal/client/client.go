@@ -68,8 +68,7 @@ const maxAnswer = 512 << 20
 
 // Ask makes one request that one answer follows. body may be nil.
 func Ask[A any](ctx context.Context, c *Client, method, path string, body any) (a A, raw []byte, err error) {
-	raw, err = c.call(ctx, method, path, body, &a)
-	return a, raw, err
+	return AskIf[A](ctx, c, method, path, "", body)
 }
 
 // Results are the outcomes of a request that names several things.
@@ -77,14 +76,10 @@ type Results[R any] struct {
 	Results []R `json:"results"`
 }
 
-// call makes one request and reads the answer into its value. The statuses in fine are successes besides 200 and 201.
-func (c *Client) call(ctx context.Context, method, path string, body, into any, fine ...int) (raw []byte, err error) {
-	return c.callIf(ctx, method, path, "", body, into, fine...)
-}
-
-// callIf is call for a message that must still have this version; empty means any.
-func (c *Client) callIf(ctx context.Context, method, path, version string, body, into any,
-	fine ...int) (raw []byte, err error) {
+// AskIf is Ask for a message that must still have this version; empty means any. The statuses in fine are successes
+// besides 200 and 201.
+func AskIf[A any](ctx context.Context, c *Client, method, path, version string, body any,
+	fine ...int) (a A, raw []byte, err error) {
 	ctx, stop := context.WithTimeout(ctx, c.cfg.Timeout)
 	defer stop()
 	headers := map[string]string{"Accept": "application/json"}
@@ -92,21 +87,19 @@ func (c *Client) callIf(ctx context.Context, method, path, version string, body,
 		headers["If-Match"] = version
 	}
 	answer, err := c.send(ctx, method, path, body, headers)
-	if err != nil {
-		return nil, err
+	if err == nil {
+		raw, err = c.read(answer)
 	}
-	raw, err = c.read(answer)
 	if err != nil {
-		return nil, err
+		return a, nil, err
 	}
 	if answer.StatusCode != http.StatusOK && answer.StatusCode != http.StatusCreated &&
 		!slices.Contains(fine, answer.StatusCode) {
-		return c.refused(answer, raw)
+		raw, err = c.refused(answer, raw)
+	} else if json.Unmarshal(raw, &a) != nil {
+		raw, err = nil, c.stranger(answer)
 	}
-	if err := json.Unmarshal(raw, into); err != nil {
-		return nil, c.stranger(answer)
-	}
-	return raw, nil
+	return a, raw, err
 }
 
 // send makes one request. The caller must close the answer's body.

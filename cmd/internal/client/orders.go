@@ -54,9 +54,8 @@ type Kept struct {
 }
 
 // Ready asks whether the instance can accept a push. A negative answer is not an error.
-func (c *Client) Ready(ctx context.Context) (ready wire.Ready, raw []byte, err error) {
-	raw, err = c.call(ctx, http.MethodGet, "/readyz", nil, &ready, http.StatusServiceUnavailable)
-	return ready, raw, err
+func (c *Client) Ready(ctx context.Context) (wire.Ready, []byte, error) {
+	return AskIf[wire.Ready](ctx, c, http.MethodGet, "/readyz", "", nil, http.StatusServiceUnavailable)
 }
 
 // When says when a message is to be due, in one of three ways. The server checks it.
@@ -72,19 +71,6 @@ type Edit struct {
 	Priority *int                `json:"priority,omitempty"`
 	Headers  map[string][]string `json:"headers,omitempty"`
 	Content
-}
-
-// Reschedule changes a waiting message. If version is set, the message must have it.
-func (c *Client) Reschedule(ctx context.Context, n Name, version string,
-	e Edit) (a wire.Rescheduled, raw []byte, err error) {
-	raw, err = c.callIf(ctx, http.MethodPatch, n.Path(""), version, e, &a)
-	return a, raw, err
-}
-
-// RunNow makes a waiting message due at once. If version is set, the message must have it.
-func (c *Client) RunNow(ctx context.Context, n Name, version string) (a wire.Rescheduled, raw []byte, err error) {
-	raw, err = c.callIf(ctx, http.MethodPost, n.Path("/run"), version, struct{}{}, &a)
-	return a, raw, err
 }
 
 // Selection selects waiting messages. Nil fields do not restrict it; All selects all messages if no other field is set.

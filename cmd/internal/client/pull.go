@@ -31,10 +31,9 @@ type Pulled struct {
 func (c *Client) Pull(ctx context.Context, topic string, order PullOrder) (found []Pulled, raw []byte, err error) {
 	patient := *c
 	patient.cfg.Timeout += wire.MaxWait + time.Second
-	var answer struct {
+	answer, raw, err := Ask[struct {
 		Messages []Pulled `json:"messages"`
-	}
-	raw, err = patient.call(ctx, http.MethodPost, "/v1/topics/"+Step(topic)+"/pull", order, &answer)
+	}](ctx, &patient, http.MethodPost, "/v1/topics/"+Step(topic)+"/pull", order)
 	return answer.Messages, raw, err
 }
 
