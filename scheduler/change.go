@@ -73,7 +73,7 @@ func (s *Scheduler) change(ctx context.Context, uid message.UID,
 		as.bare, err = s.await(ctx, made.Changes)
 	}
 	if err == nil {
-		s.hasten(bucket, made.Earlier)
+		s.Hasten(bucket, made.Earlier)
 	}
 	return as, err
 }
@@ -95,8 +95,8 @@ func (s *Scheduler) await(ctx context.Context, changes []Recorded) (bare bool, e
 	return bare, nil
 }
 
-// hasten informs the leader and waiting consumers of orders that begin earlier.
-func (s *Scheduler) hasten(bucket message.Bucket, earlier []Earlier) {
+// Hasten informs the leader and waiting consumers of orders that begin earlier.
+func (s *Scheduler) Hasten(bucket message.Bucket, earlier []Earlier) {
 	for _, e := range earlier {
 		if e.Topic == "" {
 			s.cfg.Announce(bucket, e.Due)

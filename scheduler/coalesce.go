@@ -413,7 +413,7 @@ func (b *adding) answer(ctx context.Context, results []AddResult) error {
 	})
 	b.left = slices.DeleteFunc(waiting, func(q *queued) bool { return q == nil })
 	if len(b.left) < len(results) {
-		b.s.hasten(b.bucket, b.earlier)
+		b.s.Hasten(b.bucket, b.earlier)
 		b.earlier = nil
 	}
 	if err != nil {

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -52,19 +53,23 @@ func (s *Scheduler) Settle(ctx context.Context, orders []Settlement) ([]Settled,
 		bucket := orders[i].UID.Bucket(s.cfg.Timeline.Buckets())
 		parts[bucket] = append(parts[bucket], i)
 	}
+	var all sync.WaitGroup // none waits for the journal, or for a bucket that does not answer, before another is sent
 	for bucket, places := range parts {
-		items, err := s.items(ctx, bucket, orders, places)
-		var settled []Settled
-		if err == nil {
-			settled, err = s.settle(ctx, bucket, items)
-		}
-		for at, i := range places {
-			if at < len(settled) {
-				results[i] = settled[at]
+		all.Go(func() {
+			items, err := s.items(ctx, bucket, orders, places)
+			var settled []Settled
+			if err == nil {
+				settled, err = s.settle(ctx, bucket, items)
 			}
-			errs[i] = err
-		}
+			for at, i := range places {
+				if at < len(settled) {
+					results[i] = settled[at]
+				}
+				errs[i] = err
+			}
+		})
 	}
+	all.Wait()
 	return results, errs
 }
 
@@ -77,16 +82,9 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 			nacks = append(nacks, orders[i].UID)
 		}
 	}
-	leases := map[message.UID]*LeaseInfo{}
-	if len(nacks) > 0 {
-		page, err := s.cfg.Timeline.Leases(ctx, bucket, LeaseQuery{UIDs: nacks, Limit: len(nacks)},
-			s.cfg.Clock.Milli())
-		if err != nil {
-			return nil, Looked("look up leases", err)
-		}
-		for i := range page.Leases {
-			leases[page.Leases[i].Message.UID] = &page.Leases[i]
-		}
+	leases, err := s.leases(ctx, bucket, nacks...)
+	if err != nil {
+		return nil, err
 	}
 	items := make([]Settle, len(places))
 	for at, i := range places {
@@ -107,6 +105,20 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 		items[at] = item
 	}
 	return items, nil
+}
+
+// leases returns the leases that messages of one bucket have.
+func (s *Scheduler) leases(ctx context.Context, bucket message.Bucket,
+	uids ...message.UID) (map[message.UID]*LeaseInfo, error) {
+	found := map[message.UID]*LeaseInfo{}
+	if len(uids) == 0 {
+		return found, nil
+	}
+	page, err := s.cfg.Timeline.Leases(ctx, bucket, LeaseQuery{UIDs: uids, Limit: len(uids)}, s.cfg.Clock.Milli())
+	for i := range page.Leases {
+		found[page.Leases[i].Message.UID] = &page.Leases[i]
+	}
+	return found, Looked("look up leases", err)
 }
 
 // Retried makes an item that returns a message after one try more say when the message is due again, or that it is
@@ -140,7 +152,7 @@ func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []S
 		if err != nil {
 			return nil, fmt.Errorf("settle: %w", err)
 		}
-		s.hasten(bucket, made.Earlier)
+		s.Hasten(bucket, made.Earlier)
 		s.metrics.settled(items, settled)
 		all, changes, items = append(all, settled...), append(changes, made.Changes...), items[len(settled):]
 	}
@@ -166,17 +178,21 @@ func (m *metrics) settled(items []Settle, settled []Settled) {
 // own place. That counts as no try. Its history tells who did so, and why. Error: ErrNotLeased.
 func (s *Scheduler) Release(ctx context.Context, ref Ref, reason string) (message.Info, error) {
 	info, err := s.Resolve(ctx, ref)
-	if err == nil {
-		err = s.View(ctx, &info)
-	}
-	if err != nil || info.Held == nil {
-		return info, cmp.Or(err, ErrNotLeased)
+	if err != nil {
+		return info, err
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	settled, err := s.settle(ctx, info.UID.Bucket(s.cfg.Timeline.Buckets()),
-		[]Settle{{Verb: Release, UID: info.UID, Topic: info.Topic, Kind: message.KindReleased, Reason: reason}})
-	if err != nil || settled[0].Code != SettleDone {
+	bucket := info.UID.Bucket(s.cfg.Timeline.Buckets())
+	leases, err := s.leases(ctx, bucket, info.UID)
+	held := leases[info.UID]
+	if held == nil {
+		return info, cmp.Or(err, ErrNotLeased)
+	}
+	info.Held = &held.Holding
+	settled, err := s.settle(ctx, bucket, []Settle{{Verb: Release, UID: info.UID, Topic: info.Topic, Nonce: held.Nonce,
+		Kind: message.KindReleased, Reason: reason}})
+	if err != nil || settled[0].Code == SettleLost { // by then another consumer may hold it
 		return info, cmp.Or(err, ErrNotLeased)
 	}
 	if info.State, info.Version = settled[0].Info.State, settled[0].Info.Version; info.State == message.StateWaiting {

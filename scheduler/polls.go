@@ -24,7 +24,7 @@ type polls struct {
 	mu sync.Mutex
 	// lines has the topics that are polled, and those that were until a moment ago.
 	lines  map[string]*line
-	undone []undoing
+	undone map[undoing]message.Milli
 }
 
 // line holds the polls of one topic.
@@ -71,11 +71,10 @@ const (
 	looksAtOnce = 1000
 )
 
-// undoing is a call of Lease with an unknown outcome.
+// undoing is a call of Lease that is to be undone, until its leases are over.
 type undoing struct {
 	bucket message.Bucket
 	nonce  Nonce
-	until  time.Time // its leases are over then
 }
 
 // wait waits for messages until the poll's time is over, its client is gone or the instance stops.
@@ -119,7 +118,7 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 			return found, w.err
 		case errors.Is(context.Cause(ctx), ErrStopping): // its client is still there
 			return found, nil
-		case p.Attempt == 0:
+		case w.Attempt == 0:
 			q.s.GiveBack(ctx, found)
 		}
 		return nil, fmt.Errorf("pull: %w", ctx.Err())
@@ -168,25 +167,18 @@ func (q *polls) pass(w *waiter) {
 	l := w.line
 	q.mu.Lock()
 	var batch []*waiter
-	wanted := 0
 	for _, one := range l.polls {
-		if one.ctx.Err() != nil { // it leaves
-			continue
+		if one.ctx.Err() == nil { // otherwise it leaves
+			one.serving = true
+			batch = append(batch, one)
 		}
-		if wanted += one.Max; len(batch) > 0 && wanted > passWanted {
-			break
-		}
-		one.serving = true
-		batch = append(batch, one)
 	}
 	l.look, l.heard = false, 0
 	q.mu.Unlock()
 	if len(batch) == 0 {
 		return
 	}
-	ctx, stop := context.WithTimeout(context.WithoutCancel(w.ctx), q.s.cfg.CallTimeout)
-	defer stop()
-	found, next, aside, rest, err := q.s.handOut(ctx, l.topic, batch)
+	found, next, more, rest, err := q.s.handOut(context.WithoutCancel(w.ctx), l.topic, batch)
 	now := q.s.cfg.Clock.Milli()
 
 	q.mu.Lock()
@@ -201,7 +193,7 @@ func (q *polls) pass(w *waiter) {
 		if len(mine) == 0 {
 			one.err = err
 		}
-		if len(mine) > 0 || one.Wait == 0 && !aside || one.leaving {
+		if len(mine) > 0 || one.Wait == 0 && !more || one.leaving {
 			done[one] = true
 			one.served <- mine
 		}
@@ -214,7 +206,7 @@ func (q *polls) pass(w *waiter) {
 	}
 	l.polls = slices.DeleteFunc(l.polls, func(one *waiter) bool { return done[one] })
 	q.s.metrics.polls.Sub(float64(len(done)))
-	l.next, l.looked, l.rest, l.look = next, err == nil, time.Now().Add(rest), l.look || aside
+	l.next, l.looked, l.rest, l.look = next, err == nil, time.Now().Add(rest), l.look || more
 	if l.heard > 0 && (l.next == 0 || l.heard < l.next) {
 		l.next = l.heard
 	}
@@ -286,6 +278,21 @@ func (q *polls) hear(l *line, due message.Milli) {
 func (q *polls) run(ctx context.Context) {
 	tick := time.NewTicker(pollsLook)
 	defer tick.Stop()
+	var undo sync.WaitGroup // aside: a bucket that does not answer must not hold up the look
+	defer undo.Wait()
+	undo.Go(func() {
+		for ctx.Err() == nil {
+			q.mu.Lock()
+			undone := q.undone
+			q.undone = map[undoing]message.Milli{}
+			q.mu.Unlock()
+			q.s.undo(ctx, undone)
+			select {
+			case <-ctx.Done():
+			case <-time.After(pollsLook):
+			}
+		}
+	})
 	for {
 		select {
 		case <-ctx.Done():
@@ -302,72 +309,82 @@ func (q *polls) run(ctx context.Context) {
 				delete(q.lines, topic)
 			}
 		}
-		undone := q.undone
-		q.undone = nil
 		q.mu.Unlock()
 		for part := range slices.Chunk(topics, looksAtOnce) {
-			q.lookAt(ctx, part)
+			for _, f := range q.s.ready(ctx, part, q.s.cfg.Clock.Milli()) { // what fails is asked the next time
+				q.mu.Lock()
+				for i := range f.Topics {
+					q.hear(q.lines[part[i].Topic], f.Topics[i].Next)
+				}
+				q.mu.Unlock()
+			}
 		}
-		q.s.undo(ctx, undone)
 	}
 }
 
-// lookAt asks when the next messages of topics are due. What fails is asked the next time.
-func (q *polls) lookAt(ctx context.Context, topics []TopicWant) {
-	ctx, stop := context.WithTimeout(ctx, q.s.cfg.CallTimeout)
+// ready asks what is ready on topics, by bucket. It leaves out buckets that are known not to answer.
+func (s *Scheduler) ready(ctx context.Context, topics []TopicWant, now message.Milli) map[message.Bucket]Found {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	wants := make([]Want, q.s.cfg.Timeline.Buckets())
-	for bucket := range wants {
-		wants[bucket] = Want{Bucket: message.Bucket(bucket), Topics: topics}
-	}
-	for _, f := range q.s.cfg.Timeline.Ready(ctx, wants, q.s.cfg.Clock.Milli()) {
-		q.mu.Lock()
-		for i := range f.Topics {
-			q.hear(q.lines[topics[i].Topic], f.Topics[i].Next)
+	var wants []Want
+	for bucket := range s.cfg.Timeline.Buckets() {
+		if s.queues.watch.answers(bucket) {
+			wants = append(wants, Want{Bucket: bucket, Topics: topics})
 		}
-		q.mu.Unlock()
 	}
+	found := make(map[message.Bucket]Found, len(wants))
+	for i, f := range s.cfg.Timeline.Ready(ctx, wants, now) {
+		if found[wants[i].Bucket] = f; f.Err != nil {
+			s.queues.watch.suspect()
+		}
+	}
+	return found
 }
 
 // GiveBack undoes the leases of messages that cannot be handed to their consumer. It counts as no try.
 func (s *Scheduler) GiveBack(ctx context.Context, found []PulledMessage) {
-	var all []undoing
+	all := map[undoing]message.Milli{}
 	for i := range found {
-		m := &found[i]
-		u := undoing{m.UID.Bucket(s.cfg.Timeline.Buckets()), m.Nonce, m.Until.Time()}
-		if !slices.ContainsFunc(all, func(o undoing) bool { return o.bucket == u.bucket && o.nonce == u.nonce }) {
-			all = append(all, u)
-		}
+		u := undoing{found[i].UID.Bucket(s.cfg.Timeline.Buckets()), found[i].Nonce}
+		all[u] = max(all[u], found[i].Until)
 	}
 	s.undo(context.WithoutCancel(ctx), all)
 }
 
-// undo undoes calls of Lease. What is not answered is repeated until its leases are over.
-func (s *Scheduler) undo(ctx context.Context, all []undoing) {
-	for _, u := range all {
+// undo undoes calls of Lease, those of a bucket together. What is not answered is repeated until its leases are over.
+func (s *Scheduler) undo(ctx context.Context, all map[undoing]message.Milli) {
+	parts := map[message.Bucket][]undoing{}
+	for u := range all {
+		parts[u.bucket] = append(parts[u.bucket], u)
+	}
+	for bucket, part := range parts {
+		items := make([]Settle, len(part))
+		for i := range part {
+			items[i] = Settle{Verb: Undo, Nonce: part[i].nonce}
+		}
 		call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-		_, made, err := s.cfg.Timeline.Settle(call, u.bucket, 0, []Settle{{Verb: Undo, Nonce: u.nonce}},
-			s.cfg.Clock.Milli())
+		settled, made, _ := s.cfg.Timeline.Settle(call, bucket, 0, items, s.cfg.Clock.Milli())
 		stop()
-		if err == nil {
-			s.hasten(u.bucket, made.Earlier)
-		} else if s.cfg.Clock.Latest().Before(u.until) {
-			s.polls.undoLater(u)
+		s.Hasten(bucket, made.Earlier)
+		for _, u := range part[len(settled):] {
+			if s.cfg.Clock.Milli() < all[u] {
+				s.polls.undoLater(u, all[u])
+			}
 		}
 	}
 }
 
-func (q *polls) undoLater(u undoing) {
+func (q *polls) undoLater(u undoing, until message.Milli) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.undone = append(q.undone, u)
+	q.undone[u] = until
 }
 
 // handOut leases what is ready on a topic for polls, in their order. It returns what each gets, a time no later than
-// when the next message is due, whether expired messages stood in the way of others, and how long to wait before the
-// next look. An error means that no bucket answered.
+// when the next message is due, whether more may be ready than was asked for or could be seen, and how long to wait
+// before the next look. An error means that no bucket answered.
 func (s *Scheduler) handOut(ctx context.Context, topic string,
-	batch []*waiter) (found [][]PulledMessage, next message.Milli, aside bool, rest time.Duration, err error) {
+	batch []*waiter) (found [][]PulledMessage, next message.Milli, more bool, rest time.Duration, err error) {
 	for changed := 0; ; changed++ {
 		paused, known, err := s.paused(ctx, topic)
 		if err != nil {
@@ -397,7 +414,7 @@ func (s *Scheduler) handOut(ctx context.Context, topic string,
 		if h.got < h.promised && h.aside == 0 {
 			rest = passRest
 		}
-		return h.found, next, h.aside > 0, rest, nil
+		return h.found, next, h.aside > 0 || h.left && max(h.promised, h.got) >= h.asked, rest, nil
 	}
 }
 
@@ -411,31 +428,36 @@ type handing struct {
 
 	requests []LeaseRequest
 	of       []int // the poll of each request
+	asked    int   // how many messages the look asks for
+	left     bool  // the polls want more than that
 	promised int
 	next     map[message.Bucket]message.Milli
 	found    [][]PulledMessage
 	got      int
 	aside    int
+	known    bool // a nonce had been granted
 }
 
 // share divides what is ready among the polls, by the order over all buckets. With one bucket the calls of Lease find
 // out by themselves.
 func (h *handing) share(ctx context.Context) error {
-	buckets, wanted := h.s.cfg.Timeline.Buckets(), 0
-	for _, w := range h.batch {
-		wanted += w.Max
+	buckets := h.s.cfg.Timeline.Buckets()
+	for i, w := range h.batch {
+		if h.left = h.left || i > 0 && h.asked+w.Max > passWanted; h.left {
+			break
+		}
+		if h.asked += w.Max; buckets == 1 {
+			h.request(i, map[message.Bucket]int{0: w.Max}, 0)
+		}
 	}
 	if buckets == 1 {
-		for i := range h.batch {
-			h.request(i, map[message.Bucket]int{0: h.batch[i].Max}, 0)
-		}
 		return nil
 	}
-	places, err := h.look(ctx, wanted, wanted/int(buckets)+shareMore)
+	places, err := h.look(ctx, h.asked, h.asked/int(buckets)+shareMore)
 	if err != nil {
 		return err
 	}
-	h.promised = min(len(places), wanted)
+	h.promised = min(len(places), h.asked)
 	for i, w := range h.batch {
 		mine := places[:min(len(places), w.Max)]
 		if places = places[len(mine):]; len(mine) == 0 {
@@ -463,26 +485,22 @@ type place struct {
 // look returns the places of the first wanted messages over all buckets, of which it first asks each for each.
 func (h *handing) look(ctx context.Context, wanted, each int) ([]place, error) {
 	each = min(each, wanted)
-	wants := make([]Want, h.s.cfg.Timeline.Buckets())
-	for b := range wants {
-		wants[b] = Want{Bucket: message.Bucket(b), Topics: []TopicWant{{h.topic, each}}}
-	}
 	var (
 		places   []place
 		answered bool
 		err      error
 		known    = int64(math.MaxInt64) // up to here all places are known
 	)
-	for b, f := range h.s.cfg.Timeline.Ready(ctx, wants, h.now) {
+	for b, f := range h.s.ready(ctx, []TopicWant{{h.topic, each}}, h.now) {
 		if f.Err != nil || len(f.Topics) == 0 {
 			err = cmp.Or(err, f.Err)
 			continue
 		}
 		answered = true
-		h.next[message.Bucket(b)] = f.Topics[0].Next
+		h.next[b] = f.Topics[0].Next
 		ranks := f.Topics[0].Ranks
 		for _, rank := range ranks {
-			places = append(places, place{rank, message.Bucket(b)})
+			places = append(places, place{rank, b})
 		}
 		if len(ranks) == each {
 			known = min(known, ranks[each-1])
@@ -522,6 +540,8 @@ func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bu
 
 // lease sends the requests, and those of unknown outcome again. What stays unknown is undone.
 func (h *handing) lease(ctx context.Context) error {
+	ctx, stop := context.WithTimeout(ctx, h.s.cfg.CallTimeout)
+	defer stop()
 	h.found = make([][]PulledMessage, len(h.batch))
 	left := make([]int, len(h.requests)) // places in requests
 	for i := range left {
@@ -541,21 +561,26 @@ func (h *handing) lease(ctx context.Context) error {
 				answered = true
 				if h.aside += l.Aside; !l.Known {
 					h.next[r.Bucket] = l.Next
+				} else if h.known = true; len(l.Messages) == 0 {
+					h.batch[poll].Attempt = 0 // its nonce is spent
 				}
 				for _, m := range l.Messages {
 					h.found[poll] = append(h.found[poll], PulledMessage{m, r.Nonce})
 				}
 				h.got += len(l.Messages)
+			case again: // whatever it says, the first call may have leased
+				away = cmp.Or(away, fmt.Errorf("%w: %v", ErrOutcomeUnknown, l.Err))
+				h.next[r.Bucket] = h.now.Add(passRetry)
+				if r.Limit > 0 && !r.Again { // else a repeat may hold them
+					h.s.polls.undoLater(undoing{r.Bucket, r.Nonce}, r.From.Add(longestLease))
+				}
 			case errors.Is(l.Err, ErrPausesChanged):
 				paused = l.Err
-			case errors.Is(l.Err, ErrOutcomeUnknown) && !again:
+			case errors.Is(l.Err, ErrOutcomeUnknown):
 				unknown = append(unknown, left[at])
 			default:
 				away = cmp.Or(away, l.Err)
 				h.next[r.Bucket] = h.now.Add(passRetry)
-				if errors.Is(l.Err, ErrOutcomeUnknown) && h.batch[poll].Attempt == 0 {
-					h.s.polls.undoLater(undoing{r.Bucket, r.Nonce, r.From.Add(r.Length).Time()})
-				}
 			}
 		}
 		left = unknown

@@ -36,6 +36,8 @@ type PulledMessage struct {
 const (
 	// DefaultLease applies if neither the poll, nor the message, nor its topic says how long a lease is.
 	DefaultLease = 30 * time.Second
+	// longestLease is the longest that a message may ask for. What leased it is undone for as long, if it has to be.
+	longestLease = 12 * time.Hour
 	// grantKeep is how long a call of Lease is known after its last lease is over. A call and its repeat take less.
 	grantKeep = 30 * time.Second
 	// attemptKeep is the same for a poll that its client may repeat.
@@ -65,36 +67,34 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		}
 	}
 	found, err := s.polls.wait(ctx, p)
-	now := message.CeilMilli(s.cfg.Clock.Latest())
-	if slices.ContainsFunc(found, func(m PulledMessage) bool { return m.Until <= now }) {
-		s.GiveBack(ctx, found) // this instance was suspended
+	if len(found) == 0 && err == nil && p.Attempt != 0 { // the first sending of this poll may have got them meanwhile
+		found, _ = s.granted(ctx, &p)
+	}
+	if slices.ContainsFunc(found, s.over) { // this instance was suspended
+		if p.Attempt == 0 { // else its repeat may hold them
+			s.GiveBack(ctx, found)
+		}
 		return nil, nil
 	}
 	return found, err
 }
 
+// over reports whether a lease is over by now.
+func (s *Scheduler) over(m PulledMessage) bool {
+	return m.Until <= message.CeilMilli(s.cfg.Clock.Latest())
+}
+
 // granted returns what is still leased under the nonce of a poll's attempt. spent reports that the nonce was granted
-// before.
+// before, and nothing is left of that.
 func (s *Scheduler) granted(ctx context.Context, p *Poll) (found []PulledMessage, spent bool) {
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer stop()
-	_, changed, err := s.paused(ctx, p.Topic)
-	if err != nil {
-		return nil, false
+	h := handing{s: s, batch: []*waiter{{Poll: *p}}, next: map[message.Bucket]message.Milli{}}
+	for b := range s.cfg.Timeline.Buckets() {
+		h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: p.Topic, Nonce: p.Attempt,
+			Now: s.cfg.Clock.Milli()})
+		h.of = append(h.of, 0)
 	}
-	requests := make([]LeaseRequest, s.cfg.Timeline.Buckets())
-	for b := range requests {
-		requests[b] = LeaseRequest{Bucket: message.Bucket(b), Topic: p.Topic, Nonce: p.Attempt, Now: s.cfg.Clock.Milli(),
-			Pauses: changed}
-	}
-	for _, l := range s.cfg.Timeline.Lease(ctx, requests) {
-		spent = spent || l.Known
-		for _, m := range l.Messages {
-			found = append(found, PulledMessage{m, p.Attempt})
-		}
-	}
-	sortPulled(found)
-	return found, spent
+	_ = h.lease(ctx) // what does not answer now may have been granted nothing
+	return slices.DeleteFunc(h.found[0], s.over), h.known
 }
 
 // sortPulled sorts messages into the order in which they are handed out.
@@ -132,6 +132,8 @@ func (k *knownPauses) forget() {
 
 // paused reports whether a topic is paused, and the time of the last change of pauses that this is by.
 func (s *Scheduler) paused(ctx context.Context, topic string) (paused bool, changed message.Milli, err error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
 	k := &s.pauses
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -185,18 +187,16 @@ func (s *Scheduler) View(ctx context.Context, infos ...*message.Info) error {
 		if err != nil {
 			return err
 		}
-		page, err := s.cfg.Timeline.Leases(ctx, n, LeaseQuery{UIDs: uids, Limit: len(uids)}, now)
+		leases, err := s.leases(ctx, n, uids...)
 		if err != nil {
-			return Looked("look up leases", err)
+			return err
 		}
 		for _, uid := range uids {
-			if known[uid].State == message.StateWaiting {
+			if one := leases[uid]; one != nil {
+				known[uid].State, known[uid].Held = message.StateInFlight, &one.Holding
+			} else if known[uid].State == message.StateWaiting {
 				known[uid].State = message.StateReady
 			}
-		}
-		for i := range page.Leases {
-			one := &page.Leases[i]
-			known[one.Message.UID].State, known[one.Message.UID].Held = message.StateInFlight, &one.Holding
 		}
 	}
 	return nil

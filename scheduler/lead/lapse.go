@@ -60,13 +60,15 @@ func (l *leadership) endOver(ctx context.Context, bucket message.Bucket) (next m
 	}
 	for len(items) > 0 {
 		var settled []scheduler.Settled
+		var made scheduler.Effect
 		err = l.call(ctx, func(ctx context.Context) error {
-			settled, _, err = l.cfg.Timeline.Settle(ctx, bucket, l.term, items, now)
+			settled, made, err = l.cfg.Timeline.Settle(ctx, bucket, l.term, items, now)
 			return err
 		})
 		if err != nil || len(settled) == 0 {
 			return 0, err
 		}
+		l.cfg.Hasten(bucket, made.Earlier)
 		l.metrics.ended(items, settled)
 		items = items[len(settled):]
 	}

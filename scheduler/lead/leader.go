@@ -45,6 +45,9 @@ type Config struct {
 	// is nil if the caller of Run takes care of that.
 	Whole func(ctx context.Context, term uint64, bucket message.Bucket) error
 
+	// Hasten tells of orders that begin earlier, since a lease was over. It may be nil where no consumer pulls.
+	Hasten func(bucket message.Bucket, earlier []scheduler.Earlier)
+
 	// Admit is asked before lanes are listed, as scheduler.Config has it. nil admits all.
 	Admit func() error
 

@@ -8,6 +8,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // ForPull makes consumers pull the message.
@@ -431,8 +432,11 @@ var pullPromises = []promise{
 			t.Fatalf("the pauses changed at %d, want %d: %v", changed, since, err)
 		}
 		r.Bucket, r.Pauses = 0, since
-		if l := t.lease(r); len(l.Messages) != 1 || l.Messages[0].UID != m.UID {
-			t.Fatalf("got %v", held(l))
+		for range 2 {
+			if l := t.lease(r); len(l.Messages) != 1 || l.Messages[0].UID != m.UID {
+				t.Fatalf("got %v", held(l))
+			}
+			t.pause(scheduler.Pause{Pattern: "later", At: Start}) // what was leased before is found again
 		}
 	}},
 	{name: "a waiting message for pull can be canceled and changed, a leased one cannot", check: func(t *trial) {
@@ -482,6 +486,52 @@ var pullPromises = []promise{
 		t.wantAdded([]*message.Message{by}, m, scheduler.AddMerged)
 		t.wantPulled(0, 0)
 		t.wantHead(t.bucketOf(m), scheduler.Head{Due: by.Due, Waiting: 1})
+	}},
+	{name: "what was in doubt stays so through a lease", tune: oneBucket, check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pass(time.Minute)
+		t.certify(record.Certification{DoubtUntil: t.now})
+		for tries := range uint32(2) {
+			if got := t.pull(m, scheduler.Nonce(1+tries)); !got.Mark.Uncertain || got.Mark.Refusals != tries {
+				t.Fatalf("leased with %+v after %d tries", got.Mark, tries)
+			}
+			back := of(m, scheduler.Nack, scheduler.Nonce(1+tries))
+			back.Number = t.now.Add(time.Hour) // beyond the doubt
+			t.settle(back, scheduler.SettleDone, message.StateWaiting)
+			t.pass(time.Hour)
+		}
+		t.canceled(m.UID, scheduler.CancelMaybe)
+	}},
+	{name: "a restore leaves a lease alone, a recovery takes it away", tune: oneBucket, check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		ended := recordOf(m, message.StateDelivered, 2)
+		t.restored([]record.RestoreCode{busy}, ended)
+		t.wantState(m.UID, message.StateInFlight)
+		t.term++
+		rec := t.recovering()
+		t.must("begin", rec.Begin(t.Context(), 0, t.term))
+		got, err := rec.Restore(t.Context(), 0, []record.Record{ended}, t.now, t.now)
+		if t.must("restore", err); !slices.Equal(got, []record.RestoreCode{raised}) {
+			t.Fatalf("restored %v", got)
+		}
+		t.wantState(m.UID, message.StateDelivered)
+		t.wantPulled(0, 0)
+		if all := t.leases(scheduler.LeaseQuery{Topic: work}).Leases; len(all) > 0 {
+			t.Fatalf("leased are %+v", all)
+		}
+	}},
+	{name: "once the first was taken, a topic tells when its next is due", check: func(t *trial) {
+		t.pull(t.one(Message(1, ForPull(), On(work))), 1)
+		next := t.one(Message(2, ForPull(), On(work), DueIn(time.Hour)))
+		t.pass(time.Second)
+		m := t.one(Message(3, ForPull(), On(work)))
+		t.lease(t.poll(work, 1, 2))
+		for range 2 {
+			if got := t.ready(work, 1); len(got.Ranks) > 0 || got.Next != next.Due {
+				t.Fatalf("with %s taken: %+v, want the next at %d", m.UID, got, next.Due)
+			}
+		}
 	}},
 	{name: "an earlier message hastens its topic, a later one does not", check: func(t *trial) {
 		for i, step := range []struct {

@@ -176,7 +176,7 @@ func (t *Timeline) Lease(ctx context.Context, requests []scheduler.LeaseRequest)
 			if b.cert.Filling {
 				return fmt.Errorf("bucket %d is being restored: %w", r.Bucket, scheduler.ErrUncertified)
 			}
-			if changed := message.Milli(t.paused.last.Load()); changed > r.Pauses {
+			if message.Milli(t.paused.last.Load()) > r.Pauses && b.grant(r.Nonce, r.Now) == nil {
 				return scheduler.ErrPausesChanged
 			}
 			b.take(r, &leased[i])
@@ -365,13 +365,12 @@ func (b *bucket) expire(e *entry, l *lease, tried bool, term uint64, now message
 // replaced it.
 func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now message.Milli) {
 	l, counts := e.pull.lease, s.Verb == scheduler.Nack
-	if g := b.grants[l.nonce]; g != nil {
-		if g.did == nil {
-			g.did = map[message.UID]scheduler.Verb{}
-		}
-		g.did[e.uid] = s.Verb
-		b.keep(l.nonce, g, now+settledKeep)
+	g := cmp.Or(b.grant(l.nonce, now), new(granted)) // after an extend it may be forgotten
+	if g.did == nil {
+		g.did = map[message.UID]scheduler.Verb{}
 	}
+	g.did[e.uid] = s.Verb
+	b.keep(l.nonce, g, now+settledKeep)
 	if e.pull.expires > 0 && e.pull.expires <= now {
 		b.expire(e, l, counts || e.message.Mark.Refusals > 0, term, now)
 		return
@@ -402,10 +401,7 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now messag
 
 // undo releases what a nonce took and still holds, and makes sure that it takes nothing more.
 func (b *bucket) undo(nonce scheduler.Nonce, term uint64, now message.Milli) {
-	g := b.grant(nonce, now)
-	if g == nil {
-		g = new(granted)
-	}
+	g := cmp.Or(b.grant(nonce, now), new(granted))
 	b.keep(nonce, g, now+settledKeep)
 	for _, uid := range g.uids {
 		if e := b.entries[uid]; e.leased() != nil && e.leased().nonce == nonce {

@@ -258,3 +258,49 @@ func (b *bare) commands() (n int64) {
 	b.must(err)
 	return n
 }
+
+// A leased message whose record is gone breaks no call that meets others beside it.
+func TestLease_GoesOnBesideARecordThatIsGone(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	gone := b.message(forPull)
+	good := b.message(func(m *message.Message) { m.Pull, m.Topic = true, gone.Topic })
+	b.add(gone, good)
+	b.lease(good, 7)
+	b.must(b.rdb.HDel(t.Context(), b.key("msg"), string(gone.UID)).Err())
+	page, err := b.Leases(t.Context(), 0, scheduler.LeaseQuery{UIDs: []message.UID{gone.UID, good.UID}, Limit: 10}, 1<<40)
+	if b.must(err); len(page.Leases) != 1 || page.Leases[0].Message.UID != good.UID {
+		t.Errorf("leased are %+v", page.Leases)
+	}
+	if again := b.lease(good, 7); len(again.Messages) != 1 || again.Messages[0].UID != good.UID {
+		t.Errorf("again: %+v", again)
+	}
+	b.settle(scheduler.Settle{Verb: scheduler.Undo, Nonce: 7}, 1<<40)
+	if again := b.lease(good, 8); len(again.Messages) != 1 || again.Messages[0].UID != good.UID {
+		t.Errorf("after the undo: %+v", again)
+	}
+}
+
+// Redis forgets a grant by its own clock, and a lease that was extended lives on.
+func TestSettle_KnowsTheRepeatOfANackAfterItsGrant(t *testing.T) {
+	t.Parallel()
+	b := openBare(t, lab.SharedRedis(t))
+	m := b.message(forPull)
+	b.add(m)
+	l := b.Lease(b.Context(), []scheduler.LeaseRequest{{Topic: m.Topic, Limit: 10, Bytes: 1 << 20, Over: true,
+		Nonce: 7, Keep: 50 * time.Millisecond, Now: 1 << 40, From: 1 << 40, Length: 50 * time.Millisecond}})[0]
+	b.must(l.Err)
+	s := scheduler.Settle{Verb: scheduler.Extend, UID: m.UID, Topic: m.Topic, Nonce: 7, Number: 1<<40 + 600_000}
+	b.settle(s, 1<<40)
+	lab.Eventually(t, time.Minute, func() error {
+		if n, err := b.rdb.Exists(t.Context(), b.key("grant:"+s.Nonce.String())).Result(); n > 0 || err != nil {
+			return fmt.Errorf("the grant is there: %d, %v", n, err)
+		}
+		return nil
+	})
+	s.Verb = scheduler.Nack
+	if one, two := b.settle(s, 1<<40), b.settle(s, 1<<40); one.Code != scheduler.SettleDone ||
+		two.Code != scheduler.SettleAgain {
+		t.Errorf("first %d, then %d", one.Code, two.Code)
+	}
+}

@@ -132,6 +132,7 @@ func (a *App) wireScheduler() (err error) {
 		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
 		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Admit: a.gate.admit, Log: a.log, Registerer: a.registry,
+		Hasten: func(bucket message.Bucket, earlier []scheduler.Earlier) { a.scheduler.Hasten(bucket, earlier) },
 	})
 	if err != nil {
 		return fmt.Errorf("build leader: %w", err)

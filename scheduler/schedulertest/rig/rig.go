@@ -185,15 +185,17 @@ func (r *Rig) Scheduler() *Instance { return r.Over(r.Store, r.Nats) }
 func (r *Rig) Over(store scheduler.Timeline, publisher scheduler.Publisher) *Instance {
 	r.T.Helper()
 	r.Metrics = prometheus.NewRegistry()
+	var s *scheduler.Scheduler
 	l, err := lead.New(lead.Config{
 		Timeline: store, Publisher: publisher, Clock: r.Clock, Topics: r.settings, Journal: r.Journal,
 		Intake: r.Intake, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Whole: r.Whole, Log: r.Log, Registerer: r.Metrics,
+		Hasten: func(bucket message.Bucket, earlier []scheduler.Earlier) { s.Hasten(bucket, earlier) },
 	})
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	s, err := scheduler.New(scheduler.Config{
+	s, err = scheduler.New(scheduler.Config{
 		Timeline: store, IDs: scheduler.NewIDs(Slot{}, time.Now), Clock: r.Clock,
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,
 		Log: r.Log, CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.DeadKeep,

@@ -12,8 +12,6 @@
 -- One that cannot be read leaves all of them and is listed as refused.
 -- Twice or late: the nonce was granted, so nothing is taken; the answer is what is still leased under it.
 if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. ' filling ' .. (run or present())) end
-local changed = redis.call('HGET', PAUSED, '') or '0'
-if tonumber(changed) > tonumber(ARGV[12]) then return redis.error_reply('PAUSED at ' .. changed) end
 local on, now, limit, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local nonce, start = ARGV[6], tonumber(ARGV[8])
 local key, granted = grant(nonce), redis.call('HGET', grant(nonce), '')
@@ -33,6 +31,8 @@ if granted then
   end
   return result
 end
+local changed = redis.call('HGET', PAUSED, '') or '0'
+if tonumber(changed) > tonumber(ARGV[12]) then return redis.error_reply('PAUSED at ' .. changed) end
 
 local unexpiring, last, text = table.concat({nonce, ARGV[8], '0', ARGV[11]}, ' '), nil, nil
 local from, uids, aside, weight, latest, first = queue(on), {}, 0, 0, now, nil

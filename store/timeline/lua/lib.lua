@@ -305,9 +305,11 @@ local function packs(packed)
   return at - 1 <= length and length <= #packed
 end
 
--- sound reports whether the scripts can read a record, live or of an end. A script that reads more of a record than its
--- first byte calls sound before its first write, since Redis keeps the writes of a script that fails later.
+-- sound reports whether there is a record that the scripts can read, live or of an end. A script that reads more of a
+-- record than its first byte calls sound before its first write, since Redis keeps the writes of a script that fails
+-- later.
 local function sound(record)
+  if not record then return false end
   if string.byte(record, 1) ~= FORM_END then return packs(record) end
   local cause = string.byte(record, 24)
   if not cause or not ends(state(record)) then return false end

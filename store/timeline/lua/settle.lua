@@ -74,10 +74,9 @@ local function back(uid, packed, lease, verb, at, kind, reason)
   local mark = effective(was, packed)
   local refusals, attempt = numbers(mark), attempt_of(packed, mark)
   unlease(topic(packed), uid)
-  if redis.call('EXISTS', key) == 1 then
-    redis.call('HSET', key, uid, verb)
-    if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
-  end
+  redis.call('HSET', key, uid, verb)
+  redis.call('HSETNX', key, '', '-') -- after an extend the grant may be forgotten
+  if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
   if expires > 0 and expires <= now then
     return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
   end

@@ -1,0 +1,426 @@
+package lead_test
+
+import (
+	"context"
+	"fmt"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
+)
+
+// pullOn polls on a scheduler; an error is an empty answer.
+func pullOn(t *testing.T, s *rig.Instance, p scheduler.Poll) []scheduler.PulledMessage {
+	t.Helper()
+	p.Topic, p.Bytes = "work", 1<<20
+	found, err := s.Pull(t.Context(), p)
+	if err != nil {
+		t.Logf("pull: %v", err)
+	}
+	return found
+}
+
+// A look asks for so many messages at most. The polls beyond are answered all the same.
+func TestPoll_ThatDoesNotWaitIsAnsweredBehindThoseThatDo(t *testing.T) {
+	for max, polls := range map[int]int{1000: 1, 1: 1000} {
+		t.Run(fmt.Sprint(max), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, _ := watching(t)
+				for range polls {
+					wait(t.Context(), r.S.Scheduler, max, time.Minute)
+				}
+				wait(t.Context(), r.S.Scheduler, 1, 0).want(t, 0, 0, 50*time.Millisecond)
+				for range 1003 {
+					r.Push(scheduler.Push{Topic: "work", Delay: time.Second})
+				}
+				time.Sleep(time.Second - time.Millisecond)
+				short := wait(t.Context(), r.S.Scheduler, 3, 30*time.Second)
+				short.want(t, 3, time.Millisecond, 50*time.Millisecond)
+			})
+		})
+	}
+}
+
+func TestPull_RepeatsAnAttemptAfterAnUnrelatedPause(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := watching(t)
+		other := r.Scheduler()
+		r.Serve(other)
+		pullOn(t, other, scheduler.Poll{Max: 3}) // it knows the pauses now
+		for range 3 {
+			r.Push(scheduler.Push{Topic: "work"})
+		}
+		p := scheduler.Poll{Max: 3, Attempt: 77}
+		first := pullOn(t, r.S, p)
+		if _, err := r.S.Pause(t.Context(), "elsewhere.x", "ann"); err != nil {
+			t.Fatal(err)
+		}
+		if again := pullOn(t, other, p); len(first) != 3 || len(again) != 3 {
+			t.Errorf("first %d, repeated %d", len(first), len(again))
+		}
+	})
+}
+
+func TestPull_HandsOutNoLeaseThatIsOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := watching(t)
+		r.Push(scheduler.Push{Topic: "work"})
+		p := scheduler.Poll{Max: 1, Attempt: 77, Lease: time.Second}
+		pullOn(t, r.S, p)
+		time.Sleep(10 * time.Second) // nobody leads
+		for _, m := range pullOn(t, r.S, p) {
+			t.Errorf("a lease was handed out that was over for %s", time.Since(m.Until.Time()))
+		}
+	})
+}
+
+// The first sending of a poll still waits at one instance, which does not know that its client has gone, when the repeat
+// waits at another.
+func TestPull_RepeatsAnAttemptThatStillWaits(t *testing.T) {
+	for name, lapses := range map[string]bool{"in time": false, "after the lease": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, store := watching(t)
+				other := r.Scheduler()
+				r.Serve(other)
+				stop := r.Lead(r.S, 1)
+				p := scheduler.Poll{Max: 1, Attempt: 77, Wait: 20 * time.Second, Lease: time.Minute}
+				if lapses {
+					p.Lease = 10 * time.Second
+				}
+				lost, second := make(chan int, 1), make(chan []scheduler.PulledMessage, 1)
+				go func() { lost <- len(pullOn(t, r.S, p)) }()
+				synctest.Wait()
+				go func() { second <- pullOn(t, other, p) }()
+				synctest.Wait()
+				r.Push(scheduler.Push{Topic: "work", Retry: message.Retry{Delays: []time.Duration{0, 0, 0}}})
+				if n := <-lost; n != 1 {
+					t.Fatalf("the first sending got %d", n)
+				}
+				tries := 0
+				if lapses {
+					tries = 1
+				}
+				if got := <-second; len(got) != 1 || int(got[0].Mark.Refusals) != tries {
+					t.Errorf("its repeat got %+v, want one after %d tries", got, tries)
+				}
+				if store.looks > 50 {
+					t.Errorf("two polls looked %d times", store.looks)
+				}
+				_ = stop(rig.ErrStop)
+			})
+		})
+	}
+}
+
+func TestPull_LeavesTheRepeatOfASuspendedAttemptItsLease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := watching(t)
+		other := r.Scheduler()
+		r.Serve(other)
+		a := r.Push(scheduler.Push{Topic: "work"})
+		p := scheduler.Poll{Max: 1, Attempt: 77}
+		var calls atomic.Int64
+		store.lease = func(all []scheduler.Leased) {
+			for i := range all {
+				if len(all[i].Messages) > 0 && calls.Add(1) == 1 {
+					time.Sleep(40 * time.Second) // suspended
+				}
+			}
+		}
+		suspended := make(chan int, 1)
+		go func() { suspended <- len(pullOn(t, r.S, p)) }()
+		time.Sleep(time.Second)
+		got := pullOn(t, other, p)
+		if len(got) != 1 {
+			t.Fatalf("the repeat got %d", len(got))
+		}
+		settle(t, r, got[0], scheduler.Settlement{Verb: scheduler.Extend, Lease: 10 * time.Minute})
+		if n := <-suspended; n != 0 {
+			t.Errorf("the suspended instance handed out %d dead leases", n)
+		}
+		if done := settle(t, r, got[0], scheduler.Settlement{Verb: scheduler.Ack}); done.Code != scheduler.SettleDone {
+			t.Errorf("the ack comes to %d, and the message is %s", done.Code, r.Info(a.UID).State)
+		}
+	})
+}
+
+// A call leases and its answer is lost; the repeat is refused. What was leased is given back.
+func TestPull_UndoesWhatItDoesNotKnow(t *testing.T) {
+	for _, second := range []error{scheduler.ErrUnavailable, scheduler.ErrPausesChanged, scheduler.ErrOutcomeUnknown} {
+		t.Run(second.Error(), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, store := watching(t)
+				a := r.Push(scheduler.Push{Topic: "work"})
+				answers := []error{scheduler.ErrOutcomeUnknown, second}
+				store.lease = func(all []scheduler.Leased) {
+					if len(answers) > 0 {
+						all[0] = scheduler.Leased{Err: answers[0]}
+						answers = answers[1:]
+					}
+				}
+				if found := pullOn(t, r.S, scheduler.Poll{Max: 1}); len(found) > 0 {
+					t.Fatalf("pulled %+v", found)
+				}
+				time.Sleep(2 * time.Second)
+				if i := r.Info(a.UID); i.State != message.StateReady {
+					t.Errorf("two seconds later it is %s", i.State)
+				}
+			})
+		})
+	}
+}
+
+// hooked is a timeline whose calls a test spoils.
+type hooked struct {
+	scheduler.Timeline
+	leases func()                                     // after leases were read
+	settle func(bucket message.Bucket) (refuse error) // before leases are settled
+	lose   func() error                               // after they were
+	ready  func(ctx context.Context, found []scheduler.Found)
+}
+
+func (h *hooked) Ready(ctx context.Context, wants []scheduler.Want, now message.Milli) []scheduler.Found {
+	found := h.Timeline.Ready(ctx, wants, now)
+	if h.ready != nil {
+		h.ready(ctx, found)
+	}
+	return found
+}
+
+func (h *hooked) Lease(ctx context.Context, requests []scheduler.LeaseRequest) []scheduler.Leased {
+	if ctx.Err() == nil {
+		return h.Timeline.Lease(ctx, requests)
+	}
+	all := make([]scheduler.Leased, len(requests))
+	for i := range all {
+		all[i].Err = fmt.Errorf("%w: %w", scheduler.ErrUnavailable, ctx.Err())
+	}
+	return all
+}
+
+func (h *hooked) Leases(ctx context.Context, bucket message.Bucket, q scheduler.LeaseQuery,
+	now message.Milli) (scheduler.LeasePage, error) {
+	page, err := h.Timeline.Leases(ctx, bucket, q, now)
+	if then := h.leases; then != nil {
+		h.leases = nil
+		then()
+	}
+	return page, err
+}
+
+func (h *hooked) Settle(ctx context.Context, bucket message.Bucket, term uint64, items []scheduler.Settle,
+	now message.Milli) ([]scheduler.Settled, scheduler.Effect, error) {
+	if ctx.Err() != nil {
+		return nil, scheduler.Effect{}, fmt.Errorf("%w: %w", scheduler.ErrUnavailable, ctx.Err())
+	}
+	if h.settle != nil {
+		if err := h.settle(bucket); err != nil {
+			return nil, scheduler.Effect{}, err
+		}
+	}
+	settled, made, err := h.Timeline.Settle(ctx, bucket, term, items, now)
+	if err == nil && h.lose != nil {
+		err = h.lose()
+	}
+	for i := range settled {
+		made.Changes = append(made.Changes, scheduler.Recorded{UID: items[i].UID, Version: 2, Bucket: bucket})
+	}
+	return settled, made, err
+}
+
+// The undo is repeated for as long as the message's own lease may last.
+func TestPull_UndoesALongLeaseOnceTheStoreIsBack(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := watching(t)
+		a := r.Push(scheduler.Push{Topic: "work", Lease: 12 * time.Hour})
+		var away atomic.Bool
+		s := r.Over(&hooked{Timeline: store, settle: func(message.Bucket) error {
+			if away.Load() {
+				return scheduler.ErrUnavailable
+			}
+			return nil
+		}}, r.Nats)
+		r.Serve(s)
+		store.lease = func(all []scheduler.Leased) {
+			away.Store(true)
+			for i := range all {
+				all[i] = scheduler.Leased{Err: scheduler.ErrOutcomeUnknown}
+			}
+		}
+		pullOn(t, s, scheduler.Poll{Max: 1})
+		time.Sleep(40 * time.Second)
+		store.lease = nil
+		away.Store(false)
+		time.Sleep(2 * time.Second)
+		if i := r.Info(a.UID); i.State != message.StateReady {
+			t.Errorf("once the store is back it is %s", i.State)
+		}
+	})
+}
+
+// A bucket that does not answer takes all the time of the call that looks. The others hand out all the same.
+func TestPoll_IsServedWhileABucketDoesNotAnswer(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := watching(t)
+		for i := range 16 {
+			r.Push(scheduler.Push{Topic: "work", Key: fmt.Sprint(i)})
+		}
+		s := r.Over(&hooked{Timeline: store, ready: func(ctx context.Context, found []scheduler.Found) {
+			<-ctx.Done()
+			found[len(found)-1] = scheduler.Found{Err: scheduler.ErrOutcomeUnknown}
+		}}, r.Nats)
+		r.Serve(s)
+		wait(t.Context(), s.Scheduler, 1, 20*time.Second).want(t, 1, time.Second, time.Second+50*time.Millisecond)
+	})
+}
+
+// Undoing in a bucket that does not answer holds up no look.
+func TestPoll_LooksWhileAnUndoWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := watching(t)
+		for i := range 60 {
+			r.Push(scheduler.Push{Topic: "work", Key: fmt.Sprint(i)})
+		}
+		s := r.Over(&hooked{Timeline: store, settle: func(bucket message.Bucket) error {
+			if bucket == 1 {
+				<-time.After(time.Second) // the time-out of the call
+				return scheduler.ErrOutcomeUnknown
+			}
+			return nil
+		}}, r.Nats)
+		r.Serve(s)
+		var lost atomic.Bool
+		lost.Store(true)
+		store.lease = func(all []scheduler.Leased) {
+			for i := range all {
+				if lost.Load() {
+					all[i] = scheduler.Leased{Err: scheduler.ErrOutcomeUnknown}
+				}
+			}
+		}
+		for range 60 {
+			go pullOn(t, s, scheduler.Poll{Max: 1})
+		}
+		time.Sleep(2 * time.Second)
+		lost.Store(false)
+		for len(pullOn(t, s, scheduler.Poll{Max: 100})) > 0 {
+			time.Sleep(100 * time.Millisecond)
+		}
+		poll := wait(t.Context(), s.Scheduler, 1, time.Minute)
+		time.Sleep(500 * time.Millisecond)
+		begun := time.Now()
+		for i := range 2 { // by another instance, whose announcement is lost
+			r.Push(scheduler.Push{Topic: "work", Key: fmt.Sprint(i)})
+		}
+		<-poll.done
+		if took := time.Since(begun); took > 1100*time.Millisecond || len(poll.found) != 1 {
+			t.Errorf("the poll got %d after %s", len(poll.found), took)
+		}
+	})
+}
+
+// endless is a journal that does not answer.
+type endless struct{ rig.KeptJournal }
+
+func (*endless) Await(ctx context.Context, changes []scheduler.Recorded, _ func(int, bool)) error {
+	if len(changes) == 0 {
+		return nil
+	}
+	<-ctx.Done()
+	return ctx.Err()
+}
+
+func TestSettle_EndsInEveryBucketWhileTheJournalIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 4, nil)
+		r.Topics(&scheduler.Topic{Pattern: "work", Pull: true})
+		for i := range 16 {
+			r.Push(scheduler.Push{Topic: "work", Key: fmt.Sprint(i)})
+		}
+		found := pullOn(t, r.S, scheduler.Poll{Max: 16})
+		r.Journal = &endless{}
+		s := r.Over(&hooked{Timeline: r.Store}, r.Nats)
+		var orders []scheduler.Settlement
+		for _, m := range found {
+			orders = append(orders, scheduler.Settlement{Verb: scheduler.Ack,
+				Receipt: scheduler.Receipt{UID: m.UID, Nonce: m.Nonce, Topic: m.Topic}})
+		}
+		_, errs := s.Settle(t.Context(), orders)
+		for i, m := range found {
+			if state := r.Info(m.UID).State; state != message.StateDelivered || errs[i] == nil {
+				t.Errorf("%s is %s, and was answered %v", m.UID, state, errs[i])
+			}
+		}
+	})
+}
+
+// An operator frees the consumer that was found to hold the message, and no other, however often the call is sent.
+func TestRelease_FreesWhomItFound(t *testing.T) {
+	for _, c := range []struct {
+		name                     string
+		meanwhile, lost, another bool
+		word                     error
+	}{
+		{"the lease changes hands before the release", true, false, true, scheduler.ErrNotLeased},
+		{"the answer is lost", false, true, false, nil},
+		{"the answer is lost, and another consumer comes", false, true, true, nil},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, store := watching(t)
+				a := r.Push(scheduler.Push{Topic: "work"})
+				first := pullOn(t, r.S, scheduler.Poll{Max: 1, Consumer: "hangs"})
+				var second []scheduler.PulledMessage
+				take := func() {
+					if c.another {
+						second = pullOn(t, r.S, scheduler.Poll{Max: 1, Consumer: "works"})
+					}
+				}
+				hook := &hooked{Timeline: store}
+				if c.meanwhile {
+					hook.leases = func() {
+						settle(t, r, first[0], scheduler.Settlement{Verb: scheduler.Nack, HasDelay: true})
+						take()
+					}
+				}
+				if c.lost {
+					hook.lose = func() error {
+						hook.lose = nil
+						take()
+						return scheduler.ErrOutcomeUnknown
+					}
+				}
+				info, err := r.Over(hook, r.Nats).Release(t.Context(), scheduler.Ref{UID: a.UID}, "stuck")
+				if err != c.word || info.Held == nil || info.Held.Consumer != "hangs" {
+					t.Errorf("it was answered %v, %+v", err, info.Held)
+				}
+				if !c.another {
+					return
+				}
+				if done := settle(t, r, second[0], scheduler.Settlement{Verb: scheduler.Ack}); done.Code != scheduler.SettleDone {
+					t.Errorf("the other consumer's ack comes to %d", done.Code)
+				}
+			})
+		})
+	}
+}
+
+func TestLapse_WakesPolls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := watching(t)
+		stop := r.Lead(r.S, 1)
+		r.Push(scheduler.Push{Topic: "work", Retry: message.Retry{Delays: []time.Duration{0, 0, 0}}})
+		pullOn(t, r.S, scheduler.Poll{Max: 1, Lease: 10*time.Second + 10*time.Millisecond})
+		poll := wait(t.Context(), r.S.Scheduler, 1, time.Minute)
+		<-poll.done
+		if late := time.Since(poll.found[0].Due.Time()); late > 20*time.Millisecond {
+			t.Errorf("it came %s after it was ready", late)
+		}
+		_ = stop(rig.ErrStop)
+	})
+}
