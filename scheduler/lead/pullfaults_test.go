@@ -78,8 +78,8 @@ func TestPull_HandsOutNoLeaseThatIsOver(t *testing.T) {
 	})
 }
 
-// The first sending of a poll still waits at one instance, which does not know that its client has gone, when the repeat
-// waits at another.
+// The first sending of a poll still waits at one instance, which does not know that its client has gone, when its
+// repeat waits at another.
 func TestPull_RepeatsAnAttemptThatStillWaits(t *testing.T) {
 	for name, lapses := range map[string]bool{"in time": false, "after the lease": true} {
 		t.Run(name, func(t *testing.T) {
