@@ -4,10 +4,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
@@ -33,6 +36,9 @@ type pullers struct {
 
 // leaseLength is how long the pullers lease. A message that comes earlier to another one was leased twice.
 const leaseLength = 2 * time.Second
+
+// clocksApart is how much longer a lease may be: it begins by the latest of the clocks.
+const clocksApart = 100 * time.Millisecond
 
 // push pushes n messages for pull, due within a second.
 func (p *pullers) push(n int) {
@@ -123,7 +129,7 @@ func (p *pullers) came(uid string, attempt int, now, until time.Time) {
 		p.s.T.Errorf("%s came %s early", uid, m.due.Sub(now))
 	case m.acked:
 		p.s.T.Errorf("%s came after it was acknowledged", uid)
-	case now.Add(50*time.Millisecond).Before(m.until) && m.until.After(p.void.Add(leaseLength)):
+	case now.Add(50*time.Millisecond).Before(m.until) && m.until.After(p.void.Add(leaseLength+clocksApart)):
 		p.s.T.Errorf("%s came %s before the end of its lease", uid, m.until.Sub(now))
 	case attempt < m.attempt || attempt > m.attempt+1+p.lost:
 		p.s.T.Errorf("%s came as attempt %d after %d", uid, attempt, m.attempt)
@@ -152,6 +158,17 @@ func (p *pullers) settle(rnd *rand.Rand, uid, receipt, verb string, body any) {
 		return
 	}
 	p.s.T.Errorf("nobody answers a %s", verb)
+}
+
+// voids makes Redis lose leases. Nothing that comes meanwhile is judged before that is over.
+func (p *pullers) voids(lose func() error) {
+	p.s.T.Helper()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err := lose(); err != nil {
+		p.s.T.Fatal(err)
+	}
+	p.void = time.Now()
 }
 
 // left counts the messages that were not acknowledged.
@@ -188,15 +205,7 @@ func TestConsumersPullThroughEveryLoss(t *testing.T) {
 	p := &pullers{s: s, all: map[string]*pulled{}}
 	const n = 240
 	p.push(n)
-	stop := make(chan struct{})
-	var workers sync.WaitGroup
-	for i := range 4 {
-		workers.Go(func() { p.work(uint64(i), stop) })
-	}
-	defer workers.Wait()
-	var once sync.Once
-	end := func() { once.Do(func() { close(stop) }) }
-	defer end()
+	end := p.worked(4)
 
 	p.busy(n * 3 / 4)
 	leader, term := s.Leader(0, a, b)
@@ -222,12 +231,7 @@ func TestConsumersPullThroughEveryLoss(t *testing.T) {
 	ready := s.Push(a, map[string]any{"topic": "quiet.work", "deliver": "pull", "delay": 0}).UID
 	p.busy(n / 2)
 	before := certified(s)
-	p.mu.Lock()
-	p.void = time.Now()
-	p.mu.Unlock()
-	if err := s.Client().FlushAll(t.Context()).Err(); err != nil {
-		t.Fatal(err)
-	}
+	p.voids(func() error { return s.Client().FlushAll(t.Context()).Err() })
 	whole(s, before, a, b)
 	p.busy(0)
 	edited := s.Must(b, http.MethodPatch, "/v1/messages/"+ready, map[string]any{"priority": 7})
@@ -235,9 +239,115 @@ func TestConsumersPullThroughEveryLoss(t *testing.T) {
 		t.Errorf("a ready message cannot be edited after a loss: %d %s", edited.Status, edited.Raw)
 	}
 	end()
-	workers.Wait()
 	if got := len(p.all); got != 3*n {
 		t.Errorf("%d messages came or were pushed, want %d", got, 3*n)
 	}
 	s.Says(a, 0, "", "verify")
+}
+
+// worked starts n workers. end stops them and waits for them.
+func (p *pullers) worked(n int) (end func()) {
+	stop := make(chan struct{})
+	var workers sync.WaitGroup
+	for i := range n {
+		workers.Go(func() { p.work(uint64(i), stop) })
+	}
+	end = sync.OnceFunc(func() {
+		close(stop)
+		workers.Wait()
+	})
+	p.s.T.Cleanup(end)
+	return end
+}
+
+// While the database is away, acknowledgements end messages: none comes again, though its answer waits. Then a replica
+// is promoted that missed the last leases and acknowledgements: what was leased is ready again, what was acknowledged
+// has ended.
+func TestConsumersPullWithoutSQLAndThroughAPromotion(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.Options{})
+	s.Journal("sync", lab.NewMariaDB(t))
+	front := lab.NewProxy(t, s.Redis.Addr)
+	s.RedisAddr = front.Addr
+	replica := lab.NewRedis(t, "--requirepass", site.RedisPassword, "--masterauth", site.RedisPassword)
+	replication := lab.NewProxy(t, s.Redis.Addr)
+	toReplica := redis.NewClient(&redis.Options{Addr: replica.Addr, Password: site.RedisPassword})
+	t.Cleanup(func() { _ = toReplica.Close() })
+	host, port, err := net.SplitHostPort(replication.Addr)
+	if err == nil {
+		err = toReplica.ReplicaOf(t.Context(), host, port).Err()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	a, b := s.Start("a"), s.Start("b")
+	p := &pullers{s: s, all: map[string]*pulled{}}
+	const n = 120
+	end := p.worked(6)
+	p.push(n)
+	p.busy(n / 2)
+	s.Db.Kill()
+	site.Pause(t.Context(), 5*time.Second) // leases lapse meanwhile, and acknowledgements wait
+	s.Db.Restart()
+	p.busy(0)
+
+	lab.Eventually(t, site.Patience, func() error {
+		info, err := toReplica.InfoMap(t.Context(), "replication").Result()
+		if err == nil && info["Replication"]["master_link_status"] != "up" {
+			err = fmt.Errorf("the replica does not follow: %v", info["Replication"])
+		}
+		return err
+	})
+	p.push(n)
+	replication.Stall()
+	p.busy(n / 2) // the replica knows nothing of these
+	before := certified(s)
+	old := s.Redis
+	p.voids(func() error {
+		err := toReplica.ReplicaOf(t.Context(), "no", "one").Err()
+		replication.Cut()
+		front.Retarget(replica.Addr)
+		s.Redis = replica
+		old.Kill()
+		return err
+	})
+	whole(s, before, a, b)
+	p.busy(0)
+	end()
+	if got := len(p.all); got != 2*n {
+		t.Errorf("%d messages came or were pushed, want %d", got, 2*n)
+	}
+	s.Says(a, 0, "", "verify")
+}
+
+// On a Cluster of three, pulls from the nodes that answer go on while one stands still.
+func TestConsumersPullFromACluster(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.Options{})
+	c := onCluster(s)
+	a, b := s.Start("a"), s.Start("b")
+	p := &pullers{s: s, all: map[string]*pulled{}}
+	const n = 240
+	p.push(n)
+	victim := c.Owner(fmt.Sprintf("{%s:0}", s.Ns))
+	stuck := len(lies(s, c, victim))
+	if stuck == 0 || stuck == n {
+		t.Fatalf("%d of %d messages lie on one node", stuck, n)
+	}
+	victim.Pause()
+	end := p.worked(4)
+	p.busy(stuck)
+	victim.Resume()
+	p.busy(n / 20)
+	leader, term := s.Leader(0, a, b)
+	leader.Kill()
+	s.Leader(term, s.Others(leader)...)
+	leader.Restart()
+	s.Ready(leader)
+	p.push(n)
+	p.busy(0)
+	end()
+	if got := len(p.all); got != 2*n {
+		t.Errorf("%d messages came or were pushed, want %d", got, 2*n)
+	}
 }

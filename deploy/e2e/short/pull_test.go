@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -146,6 +147,10 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	if count["ready"] != 1.0 || count["leased"] != 1.0 || count["in_flight"] != 1.0 || count["waiting"] != 0.0 {
 		t.Errorf("the topic has %v", count)
 	}
+	report := call(http.MethodPost, "/v1/messages/cancel", fields{"topic": "work.bill", "dry_run": true}, http.StatusOK)
+	if report["matched"] != 1.0 || report["leased"] != 1.0 {
+		t.Errorf("a cancel of all would report %v", report)
+	}
 	// A list shows what is ready and what is leased, which the journal does not know.
 	for query, want := range map[string]string{
 		"": `"leased in_flight test" "ready ready <nil>"`, "&state=ready": `"ready ready <nil>"`, "&state=waiting": "",
@@ -179,7 +184,8 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusConflict)
 	lab.Eventually(t, site.Patience, func() error {
 		a, err := d.Call(t.Context(), http.MethodGet, "/v1/messages/stuck/history", nil)
-		if err == nil && !strings.Contains(a.Raw, "consumer test: the worker hangs") {
+		if err == nil && (!strings.Contains(a.Raw, "consumer test: the worker hangs") ||
+			strings.Count(a.Raw, `"state":"ready"`) != 2) { // once due, and once freed
 			err = fmt.Errorf("the history is %s", a.Raw)
 		}
 		return err
@@ -240,18 +246,38 @@ func TestPollsWaitForMessages(t *testing.T) {
 	}
 	lasting, over := context.WithTimeout(t.Context(), site.Patience)
 	defer over()
-	gone, leave := context.WithCancel(lasting)
 	var polls sync.WaitGroup
-	for range 200 {
-		polls.Go(func() {
-			if a, err := poll(gone, nil); err == nil {
-				t.Errorf("a poll whose client is gone got %d %s", a.Status, a.Raw)
-			}
-		})
+	var clients []net.Conn
+	for range 1000 {
+		clients = append(clients, rawPoll(t, d, "work.poll", `{"wait":"60s","max":10}`))
 	}
-	waiting(200)
-	leave()
-	polls.Wait()
+	waiting(len(clients))
+	for _, c := range clients {
+		if err := errors.Join(c.(*net.TCPConn).SetLinger(0), c.Close()); err != nil { // as a killed process does
+			t.Fatal(err)
+		}
+	}
+	killed := time.Now() // the instance may not know yet
+	var batch []map[string]any
+	for i := range 100 {
+		batch = append(batch, map[string]any{"topic": "work.poll", "deliver": "pull", "delay": 0, "body": fmt.Sprint(i)})
+	}
+	if a, err := d.Call(t.Context(), http.MethodPost, "/v1/messages/batch",
+		map[string]any{"messages": batch}); err != nil || a.Status != http.StatusOK {
+		t.Fatal(a.Raw, err)
+	}
+	for left := len(batch); left > 0; {
+		a, err := poll(lasting, map[string]any{"max": 1000})
+		n := strings.Count(a.Raw, `"receipt":`)
+		if err != nil || n != strings.Count(a.Raw, `"attempt":1,`) {
+			t.Fatalf("%d %s, %v", a.Status, a.Raw, err)
+		}
+		left -= n
+	}
+	t.Logf("the next consumer had everything %s after 1,000 polls were killed", time.Since(killed))
+	if took := time.Since(killed); took > 10*time.Second { // a lease is 30 s: none lapsed
+		t.Errorf("the next consumer had everything after %s", took)
+	}
 	waiting(0)
 	begun := time.Now()
 	push("one", "600ms")
@@ -279,6 +305,65 @@ func TestPollsWaitForMessages(t *testing.T) {
 	waiting(1)
 	d.Stop()
 	polls.Wait()
+}
+
+// A consumer that does not read its answer keeps nothing: the write has a time-out of its own, however long the poll may
+// wait, and what could not be written is handed to the next.
+func TestASlowReaderOfAPollKeepsNothing(t *testing.T) {
+	t.Parallel()
+	d := site.StartDev(t, "slow")
+	d.Ready(t)
+	const n = 80
+	for i := range n {
+		a, err := d.Call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "work.slow",
+			"deliver": "pull", "delay": 0, "body": strings.Repeat("x", 512<<10), "priority": i})
+		if err != nil || a.Status != http.StatusCreated {
+			t.Fatal(a.Status, err)
+		}
+	}
+	defer rawPoll(t, d, "work.slow", fmt.Sprintf(`{"max":%d,"max_bytes":%d,"wait":"60s","lease":"12h"}`, n, 64<<20)).Close()
+	leased := func() any {
+		a, err := d.Call(t.Context(), http.MethodGet, "/v1/topics/work.slow", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answered(t, a.Raw)["leased"]
+	}
+	lab.Eventually(t, site.Patience, func() error {
+		if got := leased(); got != float64(n) {
+			return fmt.Errorf("%v messages are leased", got)
+		}
+		return nil
+	})
+	begun := time.Now()
+	for left := n; left > 0; {
+		ctx, over := context.WithTimeout(t.Context(), site.Patience)
+		a, err := d.Call(ctx, http.MethodPost, "/v1/topics/work.slow/pull",
+			map[string]any{"max": n, "max_bytes": 64 << 20, "wait": "30s"})
+		over()
+		got := strings.Count(a.Raw, `"receipt":`)
+		if err != nil || a.Status != http.StatusOK || got != strings.Count(a.Raw, `"attempt":1,`) {
+			t.Fatalf("%d %.200s, %v", a.Status, a.Raw, err)
+		}
+		if left -= got; time.Since(begun) > site.Patience {
+			t.Fatalf("%d messages stay with a consumer that does not read", left)
+		}
+	}
+	t.Logf("the next consumer had everything %s later", time.Since(begun))
+}
+
+// rawPoll sends a poll, and reads no answer.
+func rawPoll(t *testing.T, d *site.Dev, topic, body string) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", d.Addr)
+	if err == nil {
+		_, err = fmt.Fprintf(c, "POST /v1/topics/%s/pull HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\n"+
+			"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", topic, d.Addr, site.HTTPToken, len(body), body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
 }
 
 // receiptIn returns the receipt of the only message in an answer.
