@@ -15,6 +15,18 @@
 // parks: Timeline's part Leading. Each of these calls carries the term: if the store knows a higher one it answers
 // ErrStaleTerm, and the leader steps down at once.
 //
+// # Pull
+//
+// A message for pull is ready by the clock alone. Polls of a topic stand in a line (polls.go). The first of them looks
+// for all at what is ready in every bucket, shares it in their order by one call of Lease for each poll and bucket, and
+// sleeps until the next due time or until it hears of an earlier one. Consumers settle their leases by receipt
+// (leases.go), and the leader ends what has lapsed.
+//
+// A lease that may have been taken and cannot be handed out is undone by its nonce, until that is answered or the lease
+// is over. A poll with an attempt of its client is the exception: its repeat, at any instance, finds the messages by the
+// nonce, and an undo could take them from that repeat. Each bucket is settled on its own, so that neither the journal
+// nor a bucket that does not answer keeps an acknowledgement from another.
+//
 // # Many at once
 //
 // An operation on many messages walks through the buckets in pages of 500 and works on 32 messages at a time. It holds

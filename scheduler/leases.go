@@ -40,12 +40,6 @@ type Settlement struct {
 // message is dead. A delay of the consumer's replaces the next one, not the end.
 func (s *Scheduler) Settle(ctx context.Context, orders []Settlement) ([]Settled, []error) {
 	results, errs := make([]Settled, len(orders)), make([]error, len(orders))
-	if err := s.cfg.Admit(); err != nil {
-		for i := range errs {
-			errs[i] = err
-		}
-		return results, errs
-	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	parts := map[message.Bucket][]int{}
@@ -76,6 +70,9 @@ func (s *Scheduler) Settle(ctx context.Context, orders []Settlement) ([]Settled,
 // items translates the orders at places, which concern one bucket.
 func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []Settlement,
 	places []int) ([]Settle, error) {
+	if err := s.cfg.Admit(); err != nil {
+		return nil, err
+	}
 	var nacks []message.UID
 	for _, i := range places {
 		if orders[i].Verb == Nack {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -152,6 +153,11 @@ func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, agai
 		}
 	}
 	err := w.land(ctx)
+	if err == nil && !dead && sel.Topic != "" && !strings.ContainsAny(sel.Topic, "*>") {
+		counts := []TopicCount{{Topic: sel.Topic}}
+		err = Looked("count what is leased", s.countPulled(ctx, counts))
+		w.Leased = counts[0].Leased
+	}
 	return w.report(), err
 }
 

@@ -186,10 +186,7 @@ func (q *polls) pass(w *waiter) {
 	done := map[*waiter]bool{}
 	for i, one := range batch {
 		one.serving, one.err = false, nil
-		var mine []PulledMessage
-		if found != nil {
-			mine = found[i]
-		}
+		mine := found[i]
 		if len(mine) == 0 {
 			one.err = err
 		}
@@ -282,15 +279,15 @@ func (q *polls) run(ctx context.Context) {
 	defer undo.Wait()
 	undo.Go(func() {
 		for ctx.Err() == nil {
+			select {
+			case <-ctx.Done():
+			case <-time.After(pollsLook):
+			}
 			q.mu.Lock()
 			undone := q.undone
 			q.undone = map[undoing]message.Milli{}
 			q.mu.Unlock()
 			q.s.undo(ctx, undone)
-			select {
-			case <-ctx.Done():
-			case <-time.After(pollsLook):
-			}
 		}
 	})
 	for {
@@ -385,16 +382,18 @@ func (q *polls) undoLater(u undoing, until message.Milli) {
 // before the next look. An error means that no bucket answered.
 func (s *Scheduler) handOut(ctx context.Context, topic string,
 	batch []*waiter) (found [][]PulledMessage, next message.Milli, more bool, rest time.Duration, err error) {
+	found = make([][]PulledMessage, len(batch))
 	for changed := 0; ; changed++ {
 		paused, known, err := s.paused(ctx, topic)
 		if err != nil {
-			return nil, 0, false, passRetry, err
+			return found, 0, false, passRetry, err
 		}
 		now := s.cfg.Clock.Milli()
 		if paused {
-			return nil, now.Add(pausesKeep), false, 0, nil
+			return found, now.Add(pausesKeep), false, 0, nil
 		}
-		h := handing{s: s, topic: topic, batch: batch, pauses: known, now: now, next: map[message.Bucket]message.Milli{}}
+		h := handing{s: s, topic: topic, batch: batch, pauses: known, now: now, found: found,
+			next: map[message.Bucket]message.Milli{}}
 		err = h.share(ctx)
 		if err == nil {
 			err = h.lease(ctx)
@@ -404,7 +403,7 @@ func (s *Scheduler) handOut(ctx context.Context, topic string,
 			continue
 		}
 		if err != nil {
-			return h.found, 0, false, passRetry, fmt.Errorf("pull: %w", err)
+			return found, 0, false, passRetry, fmt.Errorf("pull: %w", err)
 		}
 		for _, due := range h.next {
 			if due > 0 && (next == 0 || due < next) {
@@ -414,7 +413,7 @@ func (s *Scheduler) handOut(ctx context.Context, topic string,
 		if h.got < h.promised && h.aside == 0 {
 			rest = passRest
 		}
-		return h.found, next, h.aside > 0 || h.left && max(h.promised, h.got) >= h.asked, rest, nil
+		return found, next, h.aside > 0 || h.left && max(h.promised, h.got) >= h.asked, rest, nil
 	}
 }
 
@@ -542,7 +541,6 @@ func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bu
 func (h *handing) lease(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, h.s.cfg.CallTimeout)
 	defer stop()
-	h.found = make([][]PulledMessage, len(h.batch))
 	left := make([]int, len(h.requests)) // places in requests
 	for i := range left {
 		left[i] = i

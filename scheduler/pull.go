@@ -87,7 +87,8 @@ func (s *Scheduler) over(m PulledMessage) bool {
 // granted returns what is still leased under the nonce of a poll's attempt. spent reports that the nonce was granted
 // before, and nothing is left of that.
 func (s *Scheduler) granted(ctx context.Context, p *Poll) (found []PulledMessage, spent bool) {
-	h := handing{s: s, batch: []*waiter{{Poll: *p}}, next: map[message.Bucket]message.Milli{}}
+	h := handing{s: s, batch: []*waiter{{Poll: *p}}, found: make([][]PulledMessage, 1),
+		next: map[message.Bucket]message.Milli{}}
 	for b := range s.cfg.Timeline.Buckets() {
 		h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: p.Topic, Nonce: p.Attempt,
 			Now: s.cfg.Clock.Milli()})

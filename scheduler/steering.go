@@ -251,6 +251,8 @@ type Report struct {
 	// InFlight, Maybe and Ended were not changed as requested: they were being delivered, may have been delivered, or
 	// had ended. For Failed the call failed; some of them may have been changed only if the error is ErrOutcomeUnknown.
 	InFlight, Maybe, Ended, Failed int
+	// Leased is how many messages consumers held at the end, if the selection names one topic. They were not looked at.
+	Leased int
 	// IntakeUnknown: the intake may hold pushes that were stored before the call, and were not looked at.
 	IntakeUnknown bool
 }

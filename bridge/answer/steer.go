@@ -119,7 +119,7 @@ func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 func Report(r scheduler.Report, dryRun bool) wire.Report {
 	return wire.Report{
 		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe,
-		Ended: r.Ended, Failed: r.Failed, Intake: intake(r.IntakeUnknown),
+		Ended: r.Ended, Failed: r.Failed, Leased: r.Leased, Intake: intake(r.IntakeUnknown),
 	}
 }
 

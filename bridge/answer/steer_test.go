@@ -190,9 +190,9 @@ func TestDeadSelection_CountsBackFromNow(t *testing.T) {
 func TestReport_CarriesEveryCount(t *testing.T) {
 	t.Parallel()
 	r := scheduler.Report{Looked: 1, Matched: 2, Done: 3, InFlight: 4, Maybe: 5, Ended: 6, Failed: 7,
-		IntakeUnknown: true}
+		Leased: 8, IntakeUnknown: true}
 	want := wire.Report{DryRun: true, Looked: 1, Matched: 2, Done: 3, InFlight: 4, Maybe: 5, Ended: 6, Failed: 7,
-		Intake: "unknown"}
+		Leased: 8, Intake: "unknown"}
 	if got := answer.Report(r, true); got != want {
 		t.Errorf("got %+v", got)
 	}
@@ -200,7 +200,7 @@ func TestReport_CarriesEveryCount(t *testing.T) {
 	if p.Word != "stopping" || p.Status != 503 || p.Report == nil || p.Report.Done != 3 || p.Report.DryRun {
 		t.Errorf("got %+v", p)
 	}
-	if fields := reflect.TypeFor[scheduler.Report]().NumField(); fields != 8 {
-		t.Errorf("a report has %d counts, and 8 are answered", fields)
+	if fields := reflect.TypeFor[scheduler.Report]().NumField(); fields != 9 {
+		t.Errorf("a report has %d counts, and 9 are answered", fields)
 	}
 }

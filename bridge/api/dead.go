@@ -15,10 +15,7 @@ import (
 // dead lists the dead messages of the topics that match a pattern, in the order of their death, without headers and
 // bodies.
 func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
-	var (
-		topic, after string
-		limit        = defaultList
-	)
+	topic, after, limit := "", "", defaultList
 	values, err := query(r, "topic", "limit", "cursor")
 	p := params{values, err}
 	p.read("topic", func(text string) error { topic = text; return wire.CheckPattern(text) })

@@ -26,32 +26,28 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var overdue, ahead []record.Forecast
-	err = s.ask(r, "journal", func(ctx context.Context) (err error) {
-		before := f
-		before.From, before.Until, before.Step = firstDue, f.From, f.From-firstDue
-		if overdue, err = s.cfg.Journal.Forecast(ctx, before); err != nil {
-			return err
-		}
-		ahead, err = s.cfg.Journal.Forecast(ctx, f)
-		return err
-	})
-	if err != nil {
-		return err
-	}
 	a := wire.Forecast{Steps: make([]wire.ForecastStep, steps(f))}
-	for _, o := range overdue {
-		a.Overdue += o.Count
-	}
 	for i := range a.Steps {
 		a.Steps[i].From = wire.FormatTime(int64(f.From + message.Milli(i)*f.Step))
 	}
-	for _, step := range ahead {
-		if i := int((step.From - f.From) / f.Step); i >= 0 && i < len(a.Steps) {
-			a.Steps[i].Count += step.Count
+	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
+		before := f
+		before.From, before.Until, before.Step = firstDue, f.From, f.From-firstDue
+		overdue, err := s.cfg.Journal.Forecast(ctx, before)
+		if err != nil {
+			return err
 		}
-	}
-	return s.respondValue(w, http.StatusOK, a)
+		for _, o := range overdue {
+			a.Overdue += o.Count
+		}
+		ahead, err := s.cfg.Journal.Forecast(ctx, f)
+		for _, step := range ahead {
+			if i := int((step.From - f.From) / f.Step); i >= 0 && i < len(a.Steps) {
+				a.Steps[i].Count += step.Count
+			}
+		}
+		return err
+	})
 }
 
 // steps returns the number of steps until the end; the last may be shorter.

@@ -28,42 +28,35 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	var (
-		counts []scheduler.TopicCount
-		pauses []scheduler.Pause
-		parked map[string]string
-	)
-	err = s.ask(r, "store", func(ctx context.Context) (err error) {
+	a := wire.Topics{Topics: []wire.TopicCount{}, Paused: []wire.Pause{}}
+	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		// one more shows that there is a next page
-		if counts, err = s.cfg.Service.TopicCounts(ctx, after, limit+1); err != nil {
+		counts, err := s.cfg.Service.TopicCounts(ctx, after, limit+1)
+		if err != nil {
 			return err
+		}
+		if len(counts) > limit {
+			counts = counts[:limit]
+			a.Cursor = sealCursor(listTopics, "", counts[limit-1].Topic)
 		}
 		names := make([]string, len(counts))
 		for i := range counts {
 			names[i] = counts[i].Topic
 		}
-		if parked, err = s.cfg.Service.ParkedTopics(ctx, names); err != nil {
+		parked, err := s.cfg.Service.ParkedTopics(ctx, names)
+		if err != nil {
 			return err
 		}
-		pauses, err = s.cfg.Service.Pauses(ctx)
+		for i := range counts {
+			a.Topics = append(a.Topics, counted(&counts[i]))
+			a.Topics[i].ParkedWhy = parked[counts[i].Topic]
+		}
+		pauses, err := s.cfg.Service.Pauses(ctx)
+		for i := range pauses {
+			a.Paused = append(a.Paused, paused(&pauses[i]))
+		}
 		return err
 	})
-	if err != nil {
-		return err
-	}
-	a := wire.Topics{Topics: []wire.TopicCount{}, Paused: make([]wire.Pause, len(pauses))}
-	if len(counts) > limit {
-		counts = counts[:limit]
-		a.Cursor = sealCursor(listTopics, "", counts[limit-1].Topic)
-	}
-	for i := range counts {
-		a.Topics = append(a.Topics, counted(&counts[i]))
-		a.Topics[i].ParkedWhy = parked[counts[i].Topic]
-	}
-	for i := range pauses {
-		a.Paused[i] = paused(&pauses[i])
-	}
-	return s.respondValue(w, http.StatusOK, a)
 }
 
 // topic counts the messages of one topic. A topic without messages has zero counts; it is not an unknown topic.

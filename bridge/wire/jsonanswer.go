@@ -112,6 +112,7 @@ type Report struct {
 	Maybe    int `json:"maybe_delivered"`
 	Ended    int `json:"ended"`
 	Failed   int `json:"failed"`
+	Leased   int `json:"leased,omitempty"` // by consumers that pull, and not looked at
 	// Intake is IntakeUnknown if the intake may hold pushes that were not looked at, or empty.
 	Intake string `json:"intake,omitempty"`
 }

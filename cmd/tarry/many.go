@@ -126,6 +126,9 @@ func (c caller) manyText(done string, do func(progress func(wire.Report)) (wire.
 	if r.Intake != "" {
 		text += " (the intake may hold more)"
 	}
+	if r.Leased > 0 {
+		text += fmt.Sprintf(" (consumers hold %d more)", r.Leased)
+	}
 	if r.DryRun {
 		return c.show(raw, "dry run, nothing was changed; "+text)
 	}
