@@ -351,3 +351,28 @@ func TestConsumersPullFromACluster(t *testing.T) {
 		t.Errorf("%d messages came or were pushed, want %d", got, 2*n)
 	}
 }
+
+// One clock of three steps an hour ahead, then an hour back, with leases out: nothing comes early, and no lease is
+// shorter or longer.
+func TestConsumersPullWhileAClockSteps(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.Options{})
+	stepped := lab.NewSteppedRedis(t, "--requirepass", site.RedisPassword)
+	s.Redis, s.RedisAddr = stepped.Redis, stepped.Addr
+	s.Start("a")
+	s.Start("b")
+	p := &pullers{s: s, all: map[string]*pulled{}}
+	const n = 120
+	end := p.worked(4)
+	for _, step := range []time.Duration{time.Hour, -time.Hour} {
+		p.push(n)
+		p.busy(n * 3 / 4)
+		stepped.Step(t, step)
+		p.push(n)
+		p.busy(0)
+	}
+	end()
+	if got := len(p.all); got != 4*n {
+		t.Errorf("%d messages came or were pushed, want %d", got, 4*n)
+	}
+}

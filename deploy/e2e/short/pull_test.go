@@ -307,8 +307,8 @@ func TestPollsWaitForMessages(t *testing.T) {
 	polls.Wait()
 }
 
-// A consumer that does not read its answer keeps nothing: the write has a time-out of its own, however long the poll may
-// wait, and what could not be written is handed to the next.
+// A consumer that does not read its answer keeps nothing: the write has a time-out of its own, however long the poll
+// may wait, and what could not be written is handed to the next.
 func TestASlowReaderOfAPollKeepsNothing(t *testing.T) {
 	t.Parallel()
 	d := site.StartDev(t, "slow")
@@ -321,7 +321,8 @@ func TestASlowReaderOfAPollKeepsNothing(t *testing.T) {
 			t.Fatal(a.Status, err)
 		}
 	}
-	defer rawPoll(t, d, "work.slow", fmt.Sprintf(`{"max":%d,"max_bytes":%d,"wait":"60s","lease":"12h"}`, n, 64<<20)).Close()
+	slow := rawPoll(t, d, "work.slow", fmt.Sprintf(`{"max":%d,"max_bytes":%d,"wait":"60s","lease":"12h"}`, n, 64<<20))
+	defer slow.Close()
 	leased := func() any {
 		a, err := d.Call(t.Context(), http.MethodGet, "/v1/topics/work.slow", nil)
 		if err != nil {
