@@ -67,7 +67,7 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		}
 	}
 	found, err := s.polls.wait(ctx, p)
-	if len(found) == 0 && err == nil && p.Attempt != 0 { // the first sending of this poll may have got them meanwhile
+	if len(found) == 0 && err == nil && p.Attempt != 0 && p.Wait > 0 { // another sending may have got them meanwhile
 		found, _ = s.granted(ctx, &p)
 	}
 	if slices.ContainsFunc(found, s.over) { // this instance was suspended

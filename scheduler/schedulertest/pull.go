@@ -116,10 +116,10 @@ func (t *trial) wantPulled(leased, due int) {
 	}
 }
 
-// ready asks bucket 0 what is ready.
-func (t *trial) ready(topic string, count int) scheduler.TopicReady {
+// ready asks bucket 0 what is ready on the topic work.
+func (t *trial) ready(count int) scheduler.TopicReady {
 	t.Helper()
-	found := t.tl.Ready(t.Context(), []scheduler.Want{{Topics: []scheduler.TopicWant{{Topic: topic,
+	found := t.tl.Ready(t.Context(), []scheduler.Want{{Topics: []scheduler.TopicWant{{Topic: work,
 		Count: count}}}}, t.now)[0]
 	t.must("ready", found.Err)
 	if len(found.Topics) != 1 {
@@ -136,11 +136,11 @@ var pullPromises = []promise{
 		if next := t.wantNothing(1).Next; next == 0 || next > m.Due {
 			t.Fatalf("the next is due at %d, want %d", next, m.Due)
 		}
-		if r := t.ready(work, 5); len(r.Ranks) != 0 || r.Next == 0 || r.Next > m.Due {
+		if r := t.ready(5); len(r.Ranks) != 0 || r.Next == 0 || r.Next > m.Due {
 			t.Fatalf("ready: %+v", r)
 		}
 		t.pass(time.Second)
-		if r := t.ready(work, 5); !slices.Equal(r.Ranks, []int64{m.Rank()}) {
+		if r := t.ready(5); !slices.Equal(r.Ranks, []int64{m.Rank()}) {
 			t.Fatalf("ready: %+v, want %d", r, m.Rank())
 		}
 		t.wantPulled(0, 1)
@@ -165,7 +165,7 @@ var pullPromises = []promise{
 		high := Message(5, ForPull(), On(work), DueIn(time.Hour), Priority(200))
 		t.added(late, low, next, high, same)
 		want := []*message.Message{same, next, late, low}
-		if r := t.ready(work, 3); !slices.Equal(r.Ranks, []int64{same.Rank(), next.Rank(), late.Rank()}) {
+		if r := t.ready(3); !slices.Equal(r.Ranks, []int64{same.Rank(), next.Rank(), late.Rank()}) {
 			t.Fatalf("ready: %v", r.Ranks)
 		}
 		first := t.lease(t.poll(work, 2, 7))
@@ -487,6 +487,20 @@ var pullPromises = []promise{
 		t.wantPulled(0, 0)
 		t.wantHead(t.bucketOf(m), scheduler.Head{Due: by.Due, Waiting: 1})
 	}},
+	{name: "a message for pull has its place, and a restore finds nothing to do", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		later := t.one(Message(2, ForPull(), On(work), DueIn(time.Hour)))
+		for _, uid := range []message.UID{m.UID, later.UID} {
+			if got := t.stands(uid)[uid]; got.Version != 1 {
+				t.Fatalf("%s stands as %+v", uid, got)
+			}
+		}
+		t.restored([]record.RestoreCode{same}, recordOf(m, message.StateWaiting, 1))
+		t.pull(m, 1)
+		if got := t.claim(); len(got) > 0 {
+			t.Fatalf("claimed %v", got)
+		}
+	}},
 	{name: "what was in doubt stays so through a lease", tune: oneBucket, check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
 		t.pass(time.Minute)
@@ -528,7 +542,7 @@ var pullPromises = []promise{
 		m := t.one(Message(3, ForPull(), On(work)))
 		t.lease(t.poll(work, 1, 2))
 		for range 2 {
-			if got := t.ready(work, 1); len(got.Ranks) > 0 || got.Next != next.Due {
+			if got := t.ready(1); len(got.Ranks) > 0 || got.Next != next.Due {
 				t.Fatalf("with %s taken: %+v, want the next at %d", m.UID, got, next.Due)
 			}
 		}
