@@ -76,7 +76,7 @@ func (p *pullers) work(seed uint64, stop chan struct{}) {
 		topic := fmt.Sprintf("work.%d", rnd.IntN(3))
 		a, err := p.any(rnd).Call(p.s.T.Context(), http.MethodPost, "/v1/topics/"+topic+"/pull",
 			map[string]any{"max": 5, "lease": leaseLength.String(), "consumer": fmt.Sprint("worker ", seed),
-				"wait": fmt.Sprintf("%dms", rnd.IntN(2)*1000)})
+				"wait": fmt.Sprintf("%dms", min(rnd.IntN(4), 1)*1000)}) // three of four wait
 		if err != nil {
 			p.mu.Lock()
 			p.lost++
@@ -91,7 +91,7 @@ func (p *pullers) work(seed uint64, stop chan struct{}) {
 		}
 		if err != nil || a.Status != http.StatusOK || json.Unmarshal([]byte(a.Raw), &batch) != nil ||
 			len(batch.Messages) == 0 {
-			site.Pause(p.s.T.Context(), 20*time.Millisecond)
+			site.Pause(p.s.T.Context(), 100*time.Millisecond) // other stories run beside this one
 			continue
 		}
 		now := time.Now()
@@ -283,7 +283,7 @@ func TestConsumersPullWithoutSQLAndThroughAPromotion(t *testing.T) {
 	a, b := s.Start("a"), s.Start("b")
 	p := &pullers{s: s, all: map[string]*pulled{}}
 	const n = 120
-	end := p.worked(6)
+	end := p.worked(4)
 	p.push(n)
 	p.busy(n / 2)
 	s.Db.Kill()
@@ -327,7 +327,7 @@ func TestConsumersPullFromACluster(t *testing.T) {
 	c := onCluster(s)
 	a, b := s.Start("a"), s.Start("b")
 	p := &pullers{s: s, all: map[string]*pulled{}}
-	const n = 240
+	const n = 120
 	p.push(n)
 	victim := c.Owner(fmt.Sprintf("{%s:0}", s.Ns))
 	stuck := len(lies(s, c, victim))
@@ -362,8 +362,8 @@ func TestConsumersPullWhileAClockSteps(t *testing.T) {
 	s.Start("a")
 	s.Start("b")
 	p := &pullers{s: s, all: map[string]*pulled{}}
-	const n = 120
-	end := p.worked(4)
+	const n = 60
+	end := p.worked(3)
 	for _, step := range []time.Duration{time.Hour, -time.Hour} {
 		p.push(n)
 		p.busy(n * 3 / 4)
