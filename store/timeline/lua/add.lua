@@ -198,7 +198,7 @@ local function merge(uid, packed, early, mode, wait, into, entries)
   end
   push(log, into, amended(value, marks[into], cause, new))
   cause = because(KIND_MERGED, into)
-  local record = canceled(packed, tonumber(now), false, cause, 1)
+  local record = ending(STATE_CANCELED, packed, tonumber(now), false, cause, 1)
   known[uid] = record
   push(set, uid, record)
   gone[#gone + 1] = uid
@@ -293,7 +293,7 @@ for i = 1, n do
       local value = packed
       if code == '1' then
         plain = false
-        value = canceled(packed, tonumber(now), false, because(KIND_WITHDRAWN, ''), 2)
+        value = ending(STATE_CANCELED, packed, tonumber(now), false, because(KIND_WITHDRAWN, ''), 2)
         separate()
         push(log, uid, packed)
         gone[#gone + 1] = uid

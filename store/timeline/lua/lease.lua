@@ -34,22 +34,20 @@ end
 local changed = redis.call('HGET', PAUSED, '') or '0'
 if tonumber(changed) > tonumber(ARGV[12]) then return redis.error_reply('PAUSED at ' .. changed) end
 
-local unexpiring, last, text = table.concat({nonce, ARGV[8], '0', ARGV[11]}, ' '), nil, nil
-local from, uids, aside, weight, latest, first = queue(on), {}, 0, 0, now, nil
-local full, out = false, false
+local usual, unexpiring, last, text = tonumber(ARGV[9]), table.concat({nonce, ARGV[8], '0', ARGV[11]}, ' '), nil, nil
+local from, uids, aside, weight, latest, first, full, out = queue(on), {}, 0, 0, now, nil, false, false
 -- Big messages are read one by one, so that none is read in vain.
 local small, marks = redis.call('EXISTS', BIG) == 0, redis.call('EXISTS', MARK) == 1
 while not full and not out and #uids < limit and aside < 1000 do
   local asked = math.min(limit - #uids, 250)
-  local found = ready(from, now, asked)
-  local gone, leases, ends, took, read, limited = {}, {}, {}, {}, {}, {}
-  for i = 1, #found, 2 do read[#read + 1] = found[i] end
+  local read = ready(from, now, asked)
+  local gone, leases, ends, took, limited = {}, {}, {}, {}, {}
   local records = small and #read > 0 and redis.call('HMGET', MSG, unpack(read))
   for i, uid in ipairs(read) do
-    local packed
-    if records then packed = records[i] else packed = redis.call('HGET', MSG, uid) end
+    local packed = records and records[i] or redis.call('HGET', MSG, uid)
     local fit = packed and sound(packed)
-    local expires = fit and bit.band(string.byte(packed, 2), 2) == 2 and redis.call('ZSCORE', EXPIRES, uid)
+    local flags = fit and string.byte(packed, 2)
+    local expires = fit and bit.band(flags, 2) == 2 and redis.call('ZSCORE', EXPIRES, uid)
     if not fit then
       withdraw(on, uid)
       if packed then refuse(uid, STATE_NONE, STATE_IN_FLIGHT, KIND_PLAIN, now, packed) end
@@ -61,14 +59,13 @@ while not full and not out and #uids < limit and aside < 1000 do
     else
       weight = weight + #packed
       if weight > bytes and (#uids > 0 or ARGV[5] ~= '1') then full = true break end
-      local length = tonumber(ARGV[9])
-      if ARGV[10] ~= '1' and bit.band(string.byte(packed, 2), 32) == 32 then
-        length = struct.unpack('>I4', packed, #meta(packed) - 3)
-      end
-      local till = start + length
-      latest, first = math.max(latest, till), math.min(first or till, till)
+      local own = bit.band(flags, 32) == 32 and ARGV[10] ~= '1'
+      local till = start + (own and struct.unpack('>I4', packed, #meta(packed) - 3) or usual)
       gone[#gone + 1], took[#took + 1], uids[#uids + 1] = uid, uid, uid
-      if till ~= last then last, text = till, string.format('%.0f', till) end
+      if till ~= last then
+        last, text = till, string.format('%.0f', till)
+        latest, first = math.max(latest, till), math.min(first or till, till)
+      end
       if expires then limited[#limited + 1] = uid end
       push(leases, uid, expires and table.concat({nonce, ARGV[8], expires, ARGV[11]}, ' ') or unexpiring)
       push(ends, text, uid)
@@ -84,7 +81,7 @@ while not full and not out and #uids < limit and aside < 1000 do
     redis.call('ZADD', leases_of(on), unpack(ends))
     redis.call('ZADD', LEASING, 'LT', first, on)
   end
-  out = #found < 2 * asked and not full
+  out = #read < asked and not full
 end
 if #uids > 0 or limit > 0 and ARGV[13] ~= '1' then
   redis.call('DEL', key) -- a removal, so that a full Redis does not refuse it

@@ -363,16 +363,16 @@ local function other(record)
 end
 
 -- ending returns the record for the end of a packed message, live or dead, in the state to. unsure is whether the
--- message may have been delivered, and n its version.
-local function ending(to, packed, now, unsure, cause, n)
-  local flags, rest = 2, nil
-  if kept(to) then flags, rest = 4, packed else rest = remains(packed) end
-  return struct.pack('>BBBi8', FORM_END, to, unsure and flags + 1 or flags, now) .. string.sub(packed, 4, 11)
-    .. struct.pack('>I4B', n, #cause) .. cause .. rest
+-- message may have been delivered, and n its version. around returns what stands in it around the message's own parts:
+-- those who end many alike make it once.
+local function around(to, now, unsure, cause, n)
+  local flags = (kept(to) and 4 or 2) + (unsure and 1 or 0)
+  return struct.pack('>BBBi8', FORM_END, to, flags, now), struct.pack('>I4B', n, #cause) .. cause
 end
-
--- canceled is ending for a cancel.
-local function canceled(...) return ending(STATE_CANCELED, ...) end
+local function ending(to, packed, now, unsure, cause, n)
+  local start, middle = around(to, now, unsure, cause, n)
+  return start .. string.sub(packed, 4, 11) .. middle .. (kept(to) and packed or remains(packed))
+end
 
 -- note writes one entry to the outbox: n changes, in fields of size bytes. It returns the entry as "id size changes",
 -- which is written.lua's argument, or '' if no outbox is kept.
@@ -455,7 +455,7 @@ end
 -- log.
 local function close(uid, packed, mark, now, cause, log)
   local unsure = uncertain(effective(mark, packed))
-  local record = canceled(packed, tonumber(now), unsure, cause, 2 + changes(mark))
+  local record = ending(STATE_CANCELED, packed, tonumber(now), unsure, cause, 2 + changes(mark))
   redis.call('HSET', MSG, uid, record)
   remember_end(now, uid)
   push(log, uid, record)
@@ -569,16 +569,17 @@ local function stretches(key, visit)
   end
 end
 
--- ready returns the uids and scores of the first n ready messages of a queue.
-local function ready(key, now, n)
-  local found = {}
+-- ready returns the uids of the first n ready messages of a queue; with 'WITHSCORES' each is followed by its score,
+-- which costs Redis more than the rest.
+local function ready(key, now, n, ...)
+  local found, scores, wanted = {}, {...}, n * (1 + select('#', ...))
   stretches(key, function(top, base)
     if top - base <= now then
       local got = redis.call('ZRANGEBYSCORE', key, string.format('%.0f', base), string.format('%.0f', base + now),
-        'WITHSCORES', 'LIMIT', 0, n - #found / 2)
+        'LIMIT', 0, n - #found * n / wanted, unpack(scores))
       for _, v in ipairs(got) do found[#found + 1] = v end
     end
-    return #found >= 2 * n
+    return #found >= wanted
   end)
   return found
 end

@@ -12,7 +12,7 @@ for i, on in ipairs(names) do
   local at, want, places = tonumber(times[i] or ''), tonumber(ARGV[2 * i + 1]), {}
   if at and at <= now and want > 0 then
     if spent >= 2000 then break end
-    local found = ready(queue(on), now, want)
+    local found = ready(queue(on), now, want, 'WITHSCORES')
     for j = 2, #found, 2 do places[#places + 1] = found[j] end
     spent = spent + #places + 4
     if #places == 0 then at = correct(on) end

@@ -42,7 +42,7 @@ end
 if taken then return answer('3', taken) end
 local full = overfull(limit)
 if full then return full end
-local record = canceled(was, tonumber(now), doubtful(old), because(KIND_REQUEUED, new), version(old) + 1)
+local record = ending(STATE_CANCELED, was, tonumber(now), doubtful(old), because(KIND_REQUEUED, new), version(old) + 1)
 local mark = doubtful(old) and '1:0:0:' or ''
 redis.call('ZREM', DEAD, uid)
 redis.call('HSET', MSG, uid, record, new, packed)

@@ -129,9 +129,8 @@ local function tell(code, record, mark, held, till)
   elseif record then
     stands, ended = state(record), struct.unpack('>i8', record, 4)
   end
-  local n = record and version(record, mark) or 0
-  told[item] = string.format('%d %d %.0f %.0f %s %.0f %.0f', code, stands, at, n, numbers(mark), ended,
-    tonumber(till or '0'))
+  told[item] = string.format('%d %d %.0f %.0f %s %.0f %.0f', code, stands, at,
+    record and version(record, mark) or 0, numbers(mark), ended, tonumber(till or '0'))
 end
 
 -- spoil removes a message that is not there or cannot be read from where it waits or is leased.
@@ -188,20 +187,23 @@ local function ack_all(uids, on, nonce, kind, reason)
   local records, leases = redis.call('HMGET', MSG, unpack(uids)), redis.call('HMGET', LEASE, unpack(uids))
   local marks = redis.call('EXISTS', MARK) == 1 and redis.call('HMGET', MARK, unpack(uids))
   local freed, ended, done = {}, {}, {}
-  local last, since, consumer, why, _ -- mostly all leases are the same
+  local last, was, since, n, tries, head, middle, answer -- mostly all leases and marks are the same
   for i, uid in ipairs(uids) do
     local record, lease = records[i], leases[i]
-    if lease and string.sub(lease, 1, 16) == nonce and not done[uid] and sound(record) and topic(record) == on then
-      if lease ~= last then
-        last, since, _, consumer = lease, read(lease)
-        why = cause(kind, reason, consumer)
-      end
+    if lease and (lease == last or string.sub(lease, 1, 16) == nonce) and not done[uid] and sound(record)
+      and topic(record) == on then
       local mark = effective(marks and marks[i], record)
-      local over = ending(STATE_DELIVERED, record, now, uncertain(mark), why, 2 + changes(mark))
+      if lease ~= last or mark ~= was then
+        local from, _, consumer = read(lease)
+        last, was, since, n, tries = lease, mark, from, 2 + changes(mark), numbers(mark)
+        head, middle = around(STATE_DELIVERED, now, uncertain(mark), cause(kind, reason, consumer), n)
+        answer = table.concat({1, STATE_DELIVERED, 0, n, 0, ARGV[2], 0}, ' ')
+      end
+      local over = head .. string.sub(record, 4, 11) .. middle .. remains(record)
       push(ended, uid, over)
       done[uid], freed[#freed + 1], gone[#gone + 1] = true, uid, uid
-      if CONTEXT ~= '' then change(uid, since, attempt_of(record, mark), numbers(mark), over) end
-      told[item + i] = table.concat({1, STATE_DELIVERED, 0, 2 + changes(mark), 0, ARGV[2], 0}, ' ')
+      if CONTEXT ~= '' then change(uid, since, attempt_of(record, mark), tries, over) end
+      told[item + i] = answer
     end
   end
   if #freed == 0 then return end

@@ -30,7 +30,7 @@ const (
 func (b bench) pullTests() []Test {
 	return []Test{
 		{Name: report.PullMany, Systems: []System{
-			{report.Tarry, b.pullDrain(4, pullSize, b.plan.Messages)},
+			{report.Tarry, b.pullDrain(producers, pullSize, b.plan.Messages)},
 			{report.Beanstalkd, b.beanstalkd(producers, b.plan.Messages)}}},
 		{Name: report.PullOne, Systems: []System{
 			{report.Tarry, b.pullDrain(1, 1, b.plan.Calls)}, {report.Beanstalkd, b.beanstalkd(1, b.plan.Calls)}}},
