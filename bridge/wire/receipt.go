@@ -33,19 +33,22 @@ func appendReceipt(b []byte, r *Receipt) []byte {
 
 // ParseReceipt reads a receipt. It accepts only the text that String returns.
 func ParseReceipt(s string) (Receipt, error) {
-	bad := &Error{Word: WordReceipt, Field: FieldReceipt, Detail: quote(s) + " is not a receipt of a pull"}
+	if r, ok := parseReceipt(s); ok {
+		return r, nil
+	}
+	return Receipt{}, &Error{Word: WordReceipt, Field: FieldReceipt, Detail: quote(s) + " is not a receipt of a pull"}
+}
+
+func parseReceipt(s string) (r Receipt, ok bool) {
 	if len(s) <= uidDigits+hexDigits {
-		return Receipt{}, bad
+		return r, false
 	}
 	uid, nonce, rest := uidMark+s[:uidDigits], s[uidDigits:uidDigits+hexDigits], s[uidDigits+hexDigits:]
 	number, err := strconv.ParseUint(nonce, 16, 64)
 	if err != nil || number == 0 || checkUID(uid) != nil {
-		return Receipt{}, bad
+		return r, false
 	}
 	topic, err := base64.RawURLEncoding.DecodeString(rest)
-	r := Receipt{UID: uid, Nonce: number, Topic: string(topic)}
-	if err != nil || CheckSubject(r.Topic) != nil || r.String() != s {
-		return Receipt{}, bad
-	}
-	return r, nil
+	r = Receipt{UID: uid, Nonce: number, Topic: string(topic)}
+	return r, err == nil && CheckSubject(r.Topic) == nil && r.String() == s
 }
