@@ -139,7 +139,7 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 		return nil
 	}
 	topic := s.cfg.Topics.Of(m.Topic)
-	m.Pull = p.Deliver == DeliverPull || p.Deliver == DeliverTopic && topic != nil && topic.Pull
+	m.Pull = p.Deliver == DeliverPull || p.Deliver == DeliverTopic && topic != nil && topic.Deliver == DeliverPull
 	switch {
 	case !m.Pull && p.Lease > 0:
 		return fmt.Errorf("%w: lease goes with deliver pull alone", ErrDeliver)

@@ -12,7 +12,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Receipt is what a consumer gets with a leased message, and what settles the lease.
+// Receipt is what a consumer gets with a leased message, and what settles the lease. A nonce of 0 stands for the lease
+// in force.
 type Receipt struct {
 	UID   message.UID
 	Nonce Nonce
@@ -92,7 +93,8 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 			item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Lease))
 		case Nack:
 			item.Reason = "sent back"
-			if l := leases[o.UID]; l != nil && l.Nonce == o.Nonce {
+			if l := leases[o.UID]; l != nil && (o.Nonce == 0 || l.Nonce == o.Nonce) {
+				item.Nonce = l.Nonce // the try that is counted is that of this lease
 				s.cfg.Topics.Retried(&item, &l.Message, s.cfg.Clock.Latest())
 			}
 			if o.HasDelay {

@@ -70,7 +70,7 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	if len(found) == 0 && err == nil && p.Attempt != 0 && p.Wait > 0 { // another sending may have got them meanwhile
 		found, _ = s.granted(ctx, &p)
 	}
-	if slices.ContainsFunc(found, s.over) { // this instance was suspended
+	if slices.ContainsFunc(found, s.over()) { // this instance was suspended
 		if p.Attempt == 0 { // else its repeat may hold them
 			s.GiveBack(ctx, found)
 		}
@@ -79,9 +79,10 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	return found, err
 }
 
-// over reports whether a lease is over by now.
-func (s *Scheduler) over(m PulledMessage) bool {
-	return m.Until <= message.CeilMilli(s.cfg.Clock.Latest())
+// over returns what reports whether a lease is over by now.
+func (s *Scheduler) over() func(PulledMessage) bool {
+	now := message.CeilMilli(s.cfg.Clock.Latest())
+	return func(m PulledMessage) bool { return m.Until <= now }
 }
 
 // granted returns what is still leased under the nonce of a poll's attempt. spent reports that the nonce was granted
@@ -95,7 +96,7 @@ func (s *Scheduler) granted(ctx context.Context, p *Poll) (found []PulledMessage
 		h.of = append(h.of, 0)
 	}
 	_ = h.lease(ctx) // what does not answer now may have been granted nothing
-	return slices.DeleteFunc(h.found[0], s.over), h.known
+	return slices.DeleteFunc(h.found[0], s.over()), h.known
 }
 
 // sortPulled sorts messages into the order in which they are handed out.
@@ -170,6 +171,22 @@ func (s *Scheduler) countPulled(ctx context.Context, counts []TopicCount) error 
 		c.Waiting = max(c.Waiting-c.Ready, 0)
 	}
 	return nil
+}
+
+// PullCounts counts, for each topic, the messages that consumers pull: the leased ones, and those that are due within
+// each of the times from now.
+func (s *Scheduler) PullCounts(ctx context.Context, topics []string, within []time.Duration) ([]PullCount, error) {
+	if err := s.cfg.Admit(); err != nil {
+		return nil, err
+	}
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	until := make([]message.Milli, len(within))
+	for i, d := range within {
+		until[i] = s.cfg.Clock.Milli() + message.Milli(d.Milliseconds())
+	}
+	counts, err := s.cfg.Timeline.Pulled(ctx, topics, until)
+	return counts, Looked("count messages for pull", err)
 }
 
 // View completes what is known of messages that consumers pull: which are ready, and who holds those that are leased.

@@ -22,9 +22,10 @@ type Topic struct {
 	Dead, Expired string
 	// Drop: messages for a core subject without a listener are lost; otherwise they wait.
 	Drop bool
-	// Pull: consumers pull the messages, unless a push says otherwise. Lease is how long one may hold a message.
-	Pull  bool
-	Lease time.Duration
+	// Deliver is how the messages reach their consumers if a push does not say it; DeliverTopic is as DeliverMQ, but not
+	// said aloud. Lease is how long one may hold a message that consumers pull.
+	Deliver Deliver
+	Lease   time.Duration
 	// Partitions appends a number below Partitions to the subject, chosen by key; 0 leaves the subject unchanged.
 	Partitions int
 }

@@ -24,7 +24,7 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 		ID: p.ID, Key: p.Key, Topic: p.Topic, Body: body,
 		Priority: p.Priority, TTL: p.TTL, Attempt: uint32(p.Attempt), // wire bounds it
 		Retry: message.Retry(p.Retry), Merge: merges[p.OnDuplicate], MaxWait: p.MaxWait,
-		HasAt: p.HasAt, Delay: p.Delay, ByRetry: p.ByRetry(), Deliver: delivers[p.Deliver], Lease: p.Lease,
+		HasAt: p.HasAt, Delay: p.Delay, ByRetry: p.ByRetry(), Deliver: Delivers(p.Deliver), Lease: p.Lease,
 	}
 	if p.HasAt {
 		s.At = message.CeilMilli(p.At)
@@ -49,7 +49,10 @@ func Push(p *wire.Push, body []byte) *scheduler.Push {
 var merges = map[string]message.Merge{wire.Keep: message.MergeKeep, wire.Replace: message.MergeReplace,
 	wire.Debounce: message.MergeDebounce}
 
-var delivers = map[string]scheduler.Deliver{wire.MQ: scheduler.DeliverMQ, wire.PullWord: scheduler.DeliverPull}
+// Delivers returns how a push or a topic's settings want messages to reach their consumers.
+func Delivers(word string) scheduler.Deliver {
+	return map[string]scheduler.Deliver{wire.MQ: scheduler.DeliverMQ, wire.PullWord: scheduler.DeliverPull}[word]
+}
 
 func headers(list []wire.Header) []message.Header {
 	if len(list) == 0 {

@@ -39,6 +39,8 @@ type Config struct {
 	Journal Journal
 	// Rejects are the pushes by tag that were refused. If nil, their routes answer 501 needs_jetstream.
 	Rejects Rejects
+	// Topics are the settings of topics; nil for none.
+	Topics *scheduler.Topics
 	// JournalMode is the journal's mode as in the settings, off, async or sync, for /v1/cluster. If empty, /v1/cluster
 	// omits it.
 	JournalMode string
@@ -108,6 +110,7 @@ type Server struct {
 	handlers map[string]guarded
 	guard    guard
 	origin   *http.CrossOriginProtection
+	stats    camelliaStats
 	reading  bodies    // being read or checked
 	buffers  sync.Pool // of *[]byte, for answers
 

@@ -157,6 +157,17 @@ func (p pullers) LeasesOf(context.Context, string, string, int) ([]scheduler.Lea
 	return []scheduler.LeaseInfo{one}, "next", p.failure
 }
 
+func (p pullers) PullCounts(_ context.Context, topics []string, within []time.Duration) ([]scheduler.PullCount, error) {
+	counts := make([]scheduler.PullCount, len(topics))
+	for i := range counts {
+		counts[i].Leased = 1
+		for n := range within {
+			counts[i].Due = append(counts[i].Due, n)
+		}
+	}
+	return counts, p.failure
+}
+
 func (p pullers) View(context.Context, ...*message.Info) error { return p.failure }
 
 func (p pullers) Settle(_ context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {

@@ -27,6 +27,8 @@ type Pulling interface {
 	Release(ctx context.Context, ref scheduler.Ref, reason string) (message.Info, error)
 	// View completes messages of the journal: which are ready, and who holds those that are leased.
 	View(ctx context.Context, infos ...*message.Info) error
+	// PullCounts counts the messages for pull of topics: the leased ones, and those due within each of the times.
+	PullCounts(ctx context.Context, topics []string, within []time.Duration) ([]scheduler.PullCount, error)
 	// LeasesOf lists a page of the leases of a topic.
 	LeasesOf(ctx context.Context, topic, after string, limit int) ([]scheduler.LeaseInfo, string, error)
 }
@@ -65,29 +67,38 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := s.unhurried(w, r)
-	defer stop(nil)
 	poll := scheduler.Poll{Topic: topic, Max: asked.Max, Bytes: asked.MaxBytes, Lease: asked.Lease,
 		Consumer: asked.Consumer, Wait: asked.Wait}
 	if asked.Attempt != "" {
-		poll.Attempt = attemptNonce(scheduler.Caller(ctx), topic, asked.Attempt)
+		poll.Attempt = attemptNonce(scheduler.Caller(r.Context()), topic, asked.Attempt)
 	}
+	return s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
+		now := message.CeilMilli(s.cfg.Now())
+		messages := make([]wire.Pulled, len(found))
+		for i := range found {
+			messages[i] = answer.Pulled(&found[i], now)
+		}
+		s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendPulled(b, messages) })
+		return nil
+	})
+}
+
+// handOut answers a request with what a poll gets.
+func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.Poll,
+	write func([]scheduler.PulledMessage) error) error {
+	ctx, stop := s.unhurried(w, r)
+	defer stop(nil)
 	found, err := s.cfg.Service.Pull(ctx, poll)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(s.cfg.Timeout))
 	if err != nil {
 		return err
 	}
-	now := message.CeilMilli(s.cfg.Now())
-	messages := make([]wire.Pulled, len(found))
-	for i := range found {
-		messages[i] = answer.Pulled(&found[i], now)
-	}
-	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendPulled(b, messages) })
-	if (control.Flush() != nil || r.Context().Err() != nil) && asked.Attempt == "" {
+	err = write(found)
+	if (err != nil || control.Flush() != nil || r.Context().Err() != nil) && poll.Attempt == 0 {
 		s.cfg.Service.GiveBack(r.Context(), found)
 	}
-	return nil
+	return err
 }
 
 // attemptNonce returns the nonce of a poll that its client may repeat. Nobody else can ask for it who does not know the

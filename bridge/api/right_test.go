@@ -140,11 +140,14 @@ func (c *counting) hidden(who, method, target string) bool {
 			strings.HasSuffix(target, string(uidB)))
 }
 
-// askedOf is every route with what it asks for and who may call it.
-var askedOf = []struct {
+// askedRoute is a route with what it asks for and who may call it.
+type askedRoute struct {
 	method, target, body string
 	may                  []string // of crowd
-}{
+}
+
+// askedOf is every route of this system.
+var askedOf = []askedRoute{
 	{"POST", "/v1/messages", `{"topic":"orders.x","delay":"1h"}`, []string{"shop", "all"}},
 	{"POST", "/v1/messages", `{"topic":"bills","delay":"1h"}`, []string{"all"}},
 	{"POST", "/v1/messages", `{"topic":"mail.a.b","delay":"1h"}`, []string{"all"}},
@@ -198,11 +201,24 @@ var askedOf = []struct {
 	{"GET", "/metrics", "", []string{"watch", "ops", "all"}},
 }
 
+// askedOfSeeds is the same for the routes of other systems.
+var askedOfSeeds = []askedRoute{
+	{"POST", "/camellia/delayQueue/sendMsg", "topic=orders.x&msg=a&delayMillis=1", []string{"shop", "all"}},
+	{"POST", "/camellia/delayQueue/deleteMsg", "topic=orders.x&msgId=a", []string{"shop", "ops", "all"}},
+	{"POST", "/camellia/delayQueue/getMsg", "topic=orders.x&msgId=a", []string{"shop", "watch", "ops", "all"}},
+	{"POST", "/camellia/delayQueue/pullMsg", "topic=orders.x", []string{"puller"}},
+	{"POST", "/camellia/delayQueue/longPollingMsg", "topic=orders.x", []string{"puller"}},
+	{"POST", "/camellia/delayQueue/ackMsg", "topic=orders.x&msgId=a", []string{"puller"}},
+	{"GET", "/camellia/delayQueue/getMonitorData", "", []string{"watch", "ops", "all"}},
+	{"GET", "/camellia/delayQueue/getTopicInfo?topic=orders.x", "", []string{"watch", "ops", "all"}},
+	{"GET", "/camellia/delayQueue/getTopicInfoList", "", []string{"watch", "ops", "all"}},
+}
+
 // Every route × every token: who may is answered; who may not gets 403, and nothing is asked of anything but a
 // look-up.
 func TestRights_HoldOnEveryRoute(t *testing.T) {
 	t.Parallel()
-	for _, c := range askedOf {
+	for _, c := range slices.Concat(askedOf, askedOfSeeds) {
 		for _, token := range crowd() {
 			j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting)}}
 			s, nodes := newCounting(), &cluster{}
@@ -282,7 +298,7 @@ func TestRights_TheTableHasEveryRoute(t *testing.T) {
 	t.Parallel()
 	d := open(t, keeping(&journal{}))
 	seen := map[string]bool{}
-	for _, c := range askedOf {
+	for _, c := range slices.Concat(askedOf, askedOfSeeds) {
 		r, err := http.NewRequestWithContext(t.Context(), c.method, c.target, nil)
 		if err != nil {
 			t.Fatal(err)
@@ -449,7 +465,7 @@ func TestRights_ARefusalChangesNothing(t *testing.T) {
 	senders := [][]string{nil, {"Authorization", "Bearer wrong"}, as("shop"), as("watch"), as("puller"),
 		append(as("all"), "Sec-Fetch-Site", "cross-site"),
 		append(as("ops"), "Content-Type", "text/plain")}
-	for _, c := range askedOf {
+	for _, c := range slices.Concat(askedOf, askedOfSeeds) {
 		j, s, nodes := &journal{}, newCounting(), &cluster{}
 		s.found = nil // nothing that a change could be answered 409 for
 		d := open(t, keeping(j), with(s), letting(crowd()...), func(c *api.Config) { c.Cluster = nodes })

@@ -50,6 +50,7 @@ func (s *Server) routes() {
 	closed("POST /v1/topics/{topic}/pause", rightOperate, s.pause)
 	closed("POST /v1/topics/{topic}/resume", rightOperate, s.resume)
 	s.pullRoutes(closed)
+	s.camelliaRoutes(closed)
 	s.journalRoutes(closed)
 	s.rejectRoutes(closed)
 	s.documentRoutes()

@@ -59,6 +59,10 @@ func (scripted) LeasesOf(context.Context, string, string, int) ([]scheduler.Leas
 	return nil, "", nil
 }
 
+func (scripted) PullCounts(context.Context, []string, []time.Duration) ([]scheduler.PullCount, error) {
+	return nil, nil
+}
+
 func (scripted) GiveBack(context.Context, []scheduler.PulledMessage) {}
 
 func (scripted) Settle(_ context.Context, all []scheduler.Settlement) ([]scheduler.Settled, []error) {

@@ -69,14 +69,15 @@ func (l *leadership) endOver(ctx context.Context, bucket message.Bucket) (next m
 			return 0, err
 		}
 		l.cfg.Hasten(bucket, made.Earlier)
-		l.metrics.ended(items, settled)
+		l.ended(page.Leases[len(page.Leases)-len(items):], items, settled)
 		items = items[len(settled):]
 	}
 	return page.Due, nil
 }
 
 // ended counts what became of leases and times to live that were over.
-func (m *metrics) ended(items []scheduler.Settle, settled []scheduler.Settled) {
+func (l *leadership) ended(page []scheduler.LeaseInfo, items []scheduler.Settle, settled []scheduler.Settled) {
+	m := l.metrics
 	for i := range settled {
 		if settled[i].Code != scheduler.SettleDone {
 			continue
@@ -89,6 +90,10 @@ func (m *metrics) ended(items []scheduler.Settle, settled []scheduler.Settled) {
 			m.expired.Inc()
 		case message.StateDead:
 			m.dead.Inc()
+		}
+		if l.cfg.Over != nil {
+			lapsed := items[i].Nonce != 0
+			l.cfg.Over(items[i].Topic, lapsed, !lapsed && page[i].Message.Mark.Refusals == 0, settled[i].Info.State)
 		}
 	}
 }

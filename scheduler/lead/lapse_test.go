@@ -37,7 +37,7 @@ func settle(t *testing.T, r *rig.Rig, m scheduler.PulledMessage, how scheduler.S
 func TestPull_TriesBySchedule(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rig.New(t, 2, nil)
-		r.Topics(&scheduler.Topic{Pattern: "work", Pull: true, Lease: time.Minute})
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull, Lease: time.Minute})
 		stop := r.Lead(r.S, 1)
 		schedule := message.Retry{Delays: []time.Duration{10 * time.Second, 20 * time.Second}}
 		begun := time.Now()
@@ -95,7 +95,7 @@ const lapseLook = 300 * time.Millisecond
 func TestPull_ExpiresWhatNobodyPulled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rig.New(t, 1, nil)
-		r.Topics(&scheduler.Topic{Pattern: "work", Pull: true, TTL: time.Minute})
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull, TTL: time.Minute})
 		stop := r.Lead(r.S, 1)
 		a := r.Push(scheduler.Push{Topic: "work"})
 		b := r.Push(scheduler.Push{Topic: "work", TTL: time.Hour})

@@ -48,6 +48,10 @@ type Config struct {
 	// Hasten tells of orders that begin earlier, since a lease was over. It may be nil where no consumer pulls.
 	Hasten func(bucket message.Bucket, earlier []scheduler.Earlier)
 
+	// Over is told of each message for pull that was over: whether its lease had lapsed, or no consumer had ever
+	// leased it, and its state by now. It may be nil.
+	Over func(topic string, lapsed, untried bool, now message.State)
+
 	// Admit is asked before lanes are listed, as scheduler.Config has it. nil admits all.
 	Admit func() error
 

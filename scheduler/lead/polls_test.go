@@ -48,7 +48,7 @@ func (w *watched) Lease(ctx context.Context, requests []scheduler.LeaseRequest) 
 func watching(t *testing.T) (*rig.Rig, *watched) {
 	w := new(watched)
 	r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { w.Timeline = tl; return w })
-	r.Topics(&scheduler.Topic{Pattern: "work", Pull: true})
+	r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
 	return r, w
 }
 

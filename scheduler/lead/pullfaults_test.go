@@ -338,7 +338,7 @@ func (*endless) Await(ctx context.Context, changes []scheduler.Recorded, _ func(
 func TestSettle_EndsInEveryBucketWhileTheJournalIsAway(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := rig.New(t, 4, nil)
-		r.Topics(&scheduler.Topic{Pattern: "work", Pull: true})
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
 		for i := range 16 {
 			r.Push(scheduler.Push{Topic: "work", Key: fmt.Sprint(i)})
 		}

@@ -132,6 +132,7 @@ func (a *App) wireScheduler() (err error) {
 		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
 		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Admit: a.gate.admit, Log: a.log, Registerer: a.registry,
+		Over:   func(topic string, lapsed, untried bool, now message.State) { a.api.Over(topic, lapsed, untried, now) },
 		Hasten: func(bucket message.Bucket, earlier []scheduler.Earlier) { a.scheduler.Hasten(bucket, earlier) },
 	})
 	if err != nil {
@@ -238,7 +239,7 @@ func (a *App) wireHTTP() (err error) {
 		}
 	}
 	a.api, err = api.New(api.Config{
-		Service: a.instance, Cluster: a.cluster, Ready: a.health.checks, Clocks: a.health.clocksErr,
+		Service: a.instance, Topics: a.topics, Cluster: a.cluster, Ready: a.health.checks, Clocks: a.health.clocksErr,
 		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens),
 		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),

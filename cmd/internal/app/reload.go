@@ -3,6 +3,7 @@ package app
 import (
 	"fmt"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
@@ -51,7 +52,7 @@ func useTopics(t *scheduler.Topics, cfg config.Serve) error {
 		}
 		list[i] = &scheduler.Topic{
 			Pattern: c.Pattern, Retry: schedule, TTL: c.TTL, Rate: c.Rate, CatchUp: c.CatchUpRate,
-			Pull: c.Deliver == wire.PullWord, Lease: c.Lease,
+			Deliver: answer.Delivers(c.Deliver), Lease: c.Lease,
 			Dead: c.Dead, Expired: c.Expired, Drop: c.Core == "drop", Partitions: c.Partitions,
 		}
 	}

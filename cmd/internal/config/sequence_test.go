@@ -205,7 +205,7 @@ func TestTopicsAreReadWhole(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	plain := Topic{Deliver: "mq", Core: "hold"}
+	plain := Topic{Core: "hold"}
 	first, last := plain, plain
 	first.Pattern, last.Pattern = "orders.dead", "*.late"
 	want := []Topic{first, {

@@ -10,7 +10,7 @@ import (
 // Topic is an item of topics: the settings of the topics that match its pattern. If several match, the first applies.
 type Topic struct {
 	Pattern     string        `koanf:"pattern"`
-	Deliver     string        `koanf:"deliver"` // mq or pull
+	Deliver     string        `koanf:"deliver"` // mq or pull; empty: mq, unless camellia's sendMsg sends it
 	Lease       time.Duration `koanf:"lease"`   // 0: 30 s
 	Retry       string        `koanf:"retry"`   // as wire.ParseRetry reads it; empty: the setting retry
 	TTL         time.Duration `koanf:"ttl"`     // 0: for ever
@@ -42,9 +42,9 @@ func topicList() sequence {
 		required: []string{"pattern"},
 		rows: []setting{
 			{name: "pattern", limit: pattern(), help: "the topics that this section is for"},
-			{name: "deliver", fallback: "mq", limit: choice{"mq", "pull"},
+			{name: "deliver", computed: "mq", limit: choice{"mq", "pull"},
 				help: "where due messages go if a push does not say it: mq is NATS, and pull leaves them to consumers " +
-					"that fetch them over HTTP"},
+					"that fetch them over HTTP; camellia's sendMsg is for pull unless mq is said here"},
 			{name: "lease", computed: "30s", limit: span(wire.LeastLease, wire.MostLease),
 				help: "how long a consumer may hold a message that it has pulled, if neither the pull nor the push " +
 					"says it"},

@@ -1,0 +1,472 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// The routes of camellia-delay-queue, for its clients: forms, answered with HTTP 200 and a code of its own. Only what
+// concerns the request as a whole has another status: its origin, its method and the caller's rights. docs/seeds.md
+// tells what differs.
+
+const camelliaPrefix = "/camellia/delayQueue/"
+
+// The codes of camellia.
+const (
+	camelliaOK       = 200
+	camelliaBad      = 400
+	camelliaNotThere = 404
+	camelliaFailed   = 500
+)
+
+// The states of camellia's messages.
+const (
+	camelliaWaiting = iota + 1
+	camelliaReady
+	camelliaLeased
+	camelliaAcked
+	camelliaExpired // no consumer had it
+	camelliaTried   // consumers had it, and none acknowledged it
+	camelliaDeleted
+)
+
+// What camellia's server takes for what a request leaves out.
+const (
+	camelliaLease = 30 * time.Second
+	camelliaWait  = 10 * time.Second
+	camelliaTTL   = time.Hour
+	camelliaRetry = 10
+)
+
+// camelliaDue keeps a message's first due time, in ms: every retry moves the message's own.
+const camelliaDue = "Camellia-Trigger-Time"
+
+type camelliaMessage struct {
+	Topic       string `json:"topic"`
+	MsgID       string `json:"msgId"`
+	Msg         string `json:"msg"`
+	ProduceTime int64  `json:"produceTime"` // times in ms since 1970
+	TriggerTime int64  `json:"triggerTime"`
+	ExpireTime  int64  `json:"expireTime"`
+	MaxRetry    int    `json:"maxRetry"`
+	Retry       int    `json:"retry"`
+	Status      int    `json:"status"`
+}
+
+type camelliaAnswer struct {
+	Code    int                `json:"code"`
+	Msg     string             `json:"msg,omitempty"`
+	Message *camelliaMessage   `json:"delayMsg,omitempty"`
+	List    *[]camelliaMessage `json:"delayMsgList,omitempty"`
+	Data    any                `json:"data,omitempty"`
+}
+
+// camelliaCall does one of camellia's requests and returns what to answer besides the code.
+type camelliaCall func(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error)
+
+func (s *Server) camelliaRoutes(closed func(pattern string, needs right, h handler)) {
+	for _, c := range []struct {
+		method, name string
+		needs        right
+		call         camelliaCall
+	}{
+		{"POST", "sendMsg", rightPush, s.camelliaSend},
+		{"POST", "deleteMsg", rightChange, s.camelliaDelete},
+		{"POST", "ackMsg", rightPull, s.camelliaAck},
+		{"POST", "getMsg", rightLook, s.camelliaGet},
+		{"GET", "getMonitorData", rightRead, s.camelliaMonitor},
+		{"GET", "getTopicInfo", rightRead, s.camelliaTopic},
+		{"GET", "getTopicInfoList", rightRead, s.camelliaTopics},
+	} {
+		closed(c.method+" "+camelliaPrefix+c.name, c.needs, func(w http.ResponseWriter, r *http.Request) error {
+			f, err := s.form(w, r)
+			if err != nil {
+				return s.camelliaRefuse(w, r, err)
+			}
+			ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+			defer stop()
+			a, err := c.call(ctx, r, f)
+			if err != nil {
+				return s.camelliaRefuse(w, r, err)
+			}
+			if a.Code = camelliaOK; a.Data == nil {
+				a.Msg = "success"
+			}
+			return s.respondValue(w, http.StatusOK, a)
+		})
+	}
+	for name, long := range map[string]bool{"pullMsg": false, "longPollingMsg": true} {
+		closed("POST "+camelliaPrefix+name, rightPull,
+			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaPull(w, r, long) })
+	}
+}
+
+// camelliaRefuse answers with the code for an error.
+func (s *Server) camelliaRefuse(w http.ResponseWriter, r *http.Request, err error) error {
+	known := s.judged(r, err)
+	a := camelliaAnswer{Code: camelliaBad, Msg: known.Detail}
+	switch {
+	case known.Status == http.StatusForbidden:
+		return err
+	case known.Status == http.StatusNotFound:
+		a.Code = camelliaNotThere
+	case known.Status >= http.StatusInternalServerError:
+		a.Code = camelliaFailed
+	}
+	return s.respondValue(w, http.StatusOK, a)
+}
+
+// form are the fields of a request, read one by one. The first that cannot be read is its error.
+type form struct {
+	url.Values
+	err error
+}
+
+// form reads the fields of a form and of the query.
+func (s *Server) form(w http.ResponseWriter, r *http.Request) (*form, error) {
+	body, release, err := s.read(w, r)
+	if err != nil {
+		return nil, err
+	}
+	defer release()
+	values, err := url.ParseQuery(string(body))
+	if err != nil {
+		return nil, refusal(http.StatusBadRequest, WordQuery, "the form cannot be read; it needs percent encoding")
+	}
+	for name, more := range r.URL.Query() {
+		values[name] = append(values[name], more...)
+	}
+	for name, given := range values {
+		if len(given) > 1 {
+			return nil, refusal(http.StatusBadRequest, WordQuery, "%.40q is given more than once", name)
+		}
+	}
+	return &form{Values: values}, nil
+}
+
+func (f *form) refuse(name, format string, args ...any) {
+	if f.err == nil {
+		f.err = refusal(http.StatusBadRequest, "invalid_"+name, name+" "+format, args...)
+	}
+}
+
+// need returns a field that must be there.
+func (f *form) need(name string) string {
+	if !f.Has(name) {
+		f.refuse(name, "is missing")
+	}
+	return f.Get(name)
+}
+
+// topic returns the one topic that the request is about.
+func (f *form) topic() string {
+	topic := f.need("topic")
+	if err := wire.CheckOneTopic(topic); f.err == nil {
+		f.err = err
+	}
+	return topic
+}
+
+// id returns the producer's name of the message.
+func (f *form) id(name string) string {
+	id := f.need(name)
+	if err := wire.CheckID(id); f.err == nil && err != nil {
+		f.refuse(name, "%s", errorDetail(err))
+	}
+	return id
+}
+
+// number returns a whole number, cut to the bounds. Where it is absent or negative it is the fallback.
+func (f *form) number(name string, fallback, least, most int64) int64 {
+	if f.Get(name) == "" {
+		return fallback
+	}
+	n, err := strconv.ParseInt(f.Get(name), 10, 64)
+	if err != nil && !errors.Is(err, strconv.ErrRange) { // beyond the range n is the nearest
+		f.refuse(name, "%.40q is not a whole number", f.Get(name))
+	}
+	if n < 0 {
+		return fallback
+	}
+	return min(max(n, least), most)
+}
+
+// millis is number for a time in ms.
+func (f *form) millis(name string, fallback, least, most time.Duration) time.Duration {
+	ms := f.number(name, fallback.Milliseconds(), least.Milliseconds(), most.Milliseconds())
+	return time.Duration(ms) * time.Millisecond
+}
+
+// camelliaRef names the message with a msgId on a topic.
+func camelliaRef(r *http.Request, topic, id string) (scheduler.Ref, error) {
+	ref, err := answer.Ref(wire.Named{ID: id, Topic: topic, Keyed: true})
+	ref.Viewer = viewer(r)
+	return ref, err
+}
+
+// camelliaSend pushes a message for pull, unless the settings of its topic say otherwise. If a message of this name
+// lives, it is the answer.
+func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+	var a camelliaAnswer
+	now := s.cfg.Now()
+	p := wire.Push{Topic: f.topic(), Deliver: wire.PullWord}
+	body := []byte(f.need("msg"))
+	if f.Get("delayMillis") == "" {
+		f.refuse("delayMillis", "is missing")
+	}
+	p.At, p.HasAt = now.Add(f.millis("delayMillis", 0, 0, wire.MaxDelay)), true
+	due := message.CeilMilli(p.At)
+	p.TTL = f.millis("ttlMillis", camelliaTTL, 0, wire.MaxDelay)
+	if p.TTL == 0 {
+		p.TTL = camelliaTTL
+	}
+	retries := int(f.number("maxRetry", camelliaRetry, 0, wire.MaxRetries))
+	if p.Retry.Delays = make([]time.Duration, retries); retries == 0 {
+		p.Retry = wire.Retry{None: true}
+	}
+	if f.Get("msgId") != "" { // its SDK sends an empty one for none
+		p.ID, p.OnDuplicate = f.id("msgId"), wire.Keep
+	}
+	if f.err != nil {
+		return a, f.err
+	}
+	if s.camelliaMQ(p.Topic) {
+		p.Deliver = wire.MQ
+	} else {
+		p.Headers = []wire.Header{{Name: camelliaDue, Value: strconv.FormatInt(int64(due), 10)}}
+	}
+	if err := mayPush(r, p.Topic); err != nil {
+		return a, err
+	}
+	if p.ID != "" {
+		ref, err := camelliaRef(r, p.Topic, p.ID)
+		if err != nil {
+			return a, err
+		}
+		// Where the look-up fails, the push itself decides.
+		if first, err := s.cfg.Service.Get(ctx, ref); err == nil && !first.State.Ended() {
+			s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
+			a.Message = s.camelliaMessage(&first)
+			return a, nil
+		} else if ref.UID != "" {
+			return a, refusal(http.StatusBadRequest, "invalid_msgId",
+				"msgId %s has the form of this server's own; only one that lives can be sent again", p.ID)
+		}
+	}
+	if err := errors.Join(p.Check(s.cfg.Prefix), s.limits().Check(&p, len(body))); err != nil {
+		return a, err
+	}
+	push := answer.Push(&p, body)
+	accepted := s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0]
+	if result := s.result(accepted); result.Problem != nil {
+		return a, &problem{*result.Problem}
+	}
+	s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
+	info := message.Info{State: accepted.State, Message: message.Message{UID: accepted.UID, ID: p.ID, Topic: p.Topic,
+		Body: body, Due: accepted.Due, TTL: p.TTL, Retry: push.Retry, Headers: push.Headers, Attempt: 1}}
+	if accepted.Merged || accepted.Duplicate { // a push in between
+		first, err := s.cfg.Service.Get(ctx, scheduler.Ref{UID: accepted.UID, Topic: p.Topic})
+		if err != nil {
+			return a, err
+		}
+		info = first
+	}
+	a.Message = s.camelliaMessage(&info)
+	return a, nil
+}
+
+// camelliaMQ reports whether the settings send a topic's messages to NATS, and say so aloud.
+func (s *Server) camelliaMQ(topic string) bool {
+	one := s.cfg.Topics.Of(topic)
+	return one != nil && one.Deliver == scheduler.DeliverMQ
+}
+
+// camelliaMessage returns a message in camellia's form.
+func (s *Server) camelliaMessage(i *message.Info) *camelliaMessage {
+	m := &camelliaMessage{Topic: i.Topic, MsgID: answer.Info(i).ID, Msg: string(i.Body),
+		ProduceTime: i.UID.Time().UnixMilli(), TriggerTime: int64(i.Due), Status: s.camelliaStatus(i)}
+	if schedule := s.cfg.Topics.Schedule(&i.Retry, i.Topic); !schedule.None {
+		m.MaxRetry = len(schedule.Delays)
+	}
+	m.Retry = int(i.Mark.Refusals) + int(max(i.Attempt, 1)) - 1
+	if m.Retry > 0 {
+		for _, h := range i.Headers {
+			if first, err := strconv.ParseInt(h.Value, 10, 64); h.Name == camelliaDue && err == nil {
+				m.TriggerTime = first
+			}
+		}
+	}
+	m.ExpireTime = m.TriggerTime + i.TTL.Milliseconds()
+	return m
+}
+
+func (s *Server) camelliaStatus(i *message.Info) int {
+	switch i.State {
+	case message.StateInFlight:
+		return camelliaLeased
+	case message.StateDelivered:
+		return camelliaAcked
+	case message.StateDead:
+		return camelliaTried
+	case message.StateCanceled:
+		return camelliaDeleted
+	case message.StateExpired:
+		if i.Kind == message.KindTried {
+			return camelliaTried
+		}
+		return camelliaExpired
+	}
+	if i.State == message.StateReady || i.Due <= message.Milli(s.cfg.Now().UnixMilli()) {
+		return camelliaReady
+	}
+	return camelliaWaiting
+}
+
+// camelliaNamed reads the topic and the msgId of a request, and returns a reference to that message.
+func camelliaNamed(r *http.Request, f *form) (scheduler.Ref, error) {
+	topic, id := f.topic(), f.id("msgId")
+	if f.err != nil {
+		return scheduler.Ref{}, f.err
+	}
+	return camelliaRef(r, topic, id)
+}
+
+// camelliaDelete cancels a message that waits. What a consumer holds, and what has ended, is not there to be deleted.
+func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+	ref, err := camelliaNamed(r, f)
+	topic := ref.Topic
+	if err == nil {
+		ref, err = s.permitted(ctx, r, ref)
+	}
+	if err != nil {
+		return camelliaAnswer{}, err
+	}
+	result, err := s.cfg.Service.Cancel(ctx, ref)
+	if err == nil && result.Code != scheduler.CancelDone {
+		err = refusal(http.StatusNotFound, answer.WordUnknownID, "nothing was deleted: the message is %s",
+			result.Info.State)
+	}
+	if err == nil {
+		s.stats.of(topic, func(c *camelliaCounts) { c.Deleted++ })
+	}
+	return camelliaAnswer{}, err
+}
+
+// camelliaAck ends the lease in force of a message, whoever holds it: camellia has no receipts.
+func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+	ref, err := camelliaNamed(r, f)
+	order := scheduler.Settlement{Verb: scheduler.Ack, HasDelay: true}
+	switch given := f.Get("ack"); given {
+	case "", "true":
+	case "false":
+		order.Verb = scheduler.Nack
+	default:
+		f.refuse("ack", "%.40q is neither true nor false", given)
+		err = f.err
+	}
+	if err == nil {
+		err = mayPull(r, ref.Topic)
+	}
+	if err != nil {
+		return camelliaAnswer{}, err
+	}
+	ref.Viewer = nil // the right to pull covers the topic
+	info, err := s.cfg.Service.Resolve(ctx, ref)
+	if err != nil {
+		return camelliaAnswer{}, err
+	}
+	order.UID, order.Topic = info.UID, info.Topic
+	settled, errs := s.cfg.Service.Settle(ctx, []scheduler.Settlement{order})
+	if errs[0] == nil && settled[0].Code != scheduler.SettleDone {
+		return camelliaAnswer{}, refusal(http.StatusNotFound, answer.WordUnknownID,
+			"nothing was acknowledged: no consumer holds the message")
+	}
+	if errs[0] == nil {
+		s.stats.of(ref.Topic, func(c *camelliaCounts) {
+			c.Acked++
+			c.over(settled[0].Info.State)
+		})
+	}
+	return camelliaAnswer{}, errs[0]
+}
+
+func (s *Server) camelliaGet(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+	ref, err := camelliaNamed(r, f)
+	if err != nil {
+		return camelliaAnswer{}, err
+	}
+	info, err := s.cfg.Service.Get(ctx, ref)
+	if err != nil {
+		return camelliaAnswer{}, err
+	}
+	if !mayRead(r) {
+		info.Body = nil
+	}
+	s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Got++ })
+	return camelliaAnswer{Message: s.camelliaMessage(&info)}, nil
+}
+
+// camelliaPull leases ready messages, or waits for some if it is a long poll. The SDK repeats a long poll that fails at
+// once, so a failure is answered late.
+func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool) error {
+	wait := time.Second
+	f, err := s.form(w, r)
+	if err == nil {
+		wait = f.millis("longPollingTimeoutMillis", camelliaWait, 0, wire.MaxWait)
+		poll := scheduler.Poll{Topic: f.topic(), Bytes: wire.PullBytes,
+			Lease: f.millis("ackTimeoutMillis", camelliaLease, wire.LeastLease, wire.MostLease),
+			Max:   int(f.number("batch", 1, 1, wire.MaxPull))}
+		if long {
+			poll.Wait = wait
+		}
+		switch err = f.err; {
+		case err != nil:
+		case s.camelliaMQ(poll.Topic):
+			err = refusal(http.StatusBadRequest, wire.WordDeliver, "topic %s has deliver: mq in the settings; nobody pulls it",
+				poll.Topic)
+		default:
+			err = mayPull(r, poll.Topic)
+		}
+		if err == nil {
+			err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
+				list := make([]camelliaMessage, len(found))
+				for i := range found {
+					m := found[i].Message
+					list[i] = *s.camelliaMessage(&message.Info{Message: *m, State: message.StateInFlight})
+					s.stats.pulled(m.Topic, list[i].Retry, s.cfg.Now().Sub(m.Due.Time()))
+				}
+				return s.respondValue(w, http.StatusOK, camelliaAnswer{Code: camelliaOK, Msg: "success", List: &list})
+			})
+		}
+	}
+	if err == nil {
+		return nil
+	}
+	if long {
+		select {
+		case <-time.After(min(wait, time.Second)):
+		case <-r.Context().Done():
+		case <-s.stopping.Done():
+		}
+	}
+	return s.camelliaRefuse(w, r, err)
+}
+
+// errorDetail returns what is wrong with a field, without the field's name.
+func errorDetail(err error) string {
+	var known *wire.Error
+	if errors.As(err, &known) {
+		return known.Detail
+	}
+	return fmt.Sprint(err)
+}
