@@ -43,8 +43,15 @@ func (s *Server) admitted(needs right, h handler) handler {
 
 // admit returns the token of a request, or nil if no token is needed.
 func (s *Server) admit(r *http.Request) (*Token, error) {
-	if err := s.origin.Check(r); err != nil {
+	if err := s.origin.Check(crossing(r)); err != nil {
 		return nil, refusal(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
+	}
+	if forSeeds(r) {
+		if token := s.guard.named(s.cfg.SeedsToken); token != nil {
+			return token, nil
+		}
+		return nil, refusal(http.StatusForbidden, WordForbidden, "there is no token %s, which seeds.token names",
+			s.cfg.SeedsToken)
 	}
 	if !s.guard.shut.Load() {
 		return nil, nil
@@ -79,7 +86,7 @@ func bearer(r *http.Request) (string, bool) {
 
 // ownHost refuses a request whose host is not one of this server's names. A server with tokens relies on them instead.
 func (s *Server) ownHost(r *http.Request) error {
-	if s.guard.shut.Load() || s.known(r.Host) {
+	if s.guard.shut.Load() && !forSeeds(r) || s.known(r.Host) {
 		return nil
 	}
 	return refusal(http.StatusForbidden, WordForeignHost,

@@ -56,6 +56,8 @@ type Config struct {
 	// rights. Without either, anybody may call.
 	Token  string
 	Tokens []Token
+	// SeedsToken names the token whose rights the callers of RunSeeds have.
+	SeedsToken string
 	// Hosts are the host names of a server that has no tokens, besides addresses and localhost: see ownHost.
 	Hosts []string
 	// Proxies are networks whose addresses stand for many callers: see bodies.
@@ -105,8 +107,9 @@ type Server struct {
 	log     zerolog.Logger
 	metrics *metrics
 	mux     *http.ServeMux
-	// patterns holds all routes; handlers holds those that need a right, by pattern.
+	// patterns holds all routes, and seeds those of other systems; handlers holds those that need a right, by pattern.
 	patterns []string
+	seeds    []string
 	handlers map[string]guarded
 	guard    guard
 	origin   *http.CrossOriginProtection

@@ -438,7 +438,7 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 			err = mayPull(r, poll.Topic)
 		}
 		if err == nil {
-			err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
+			_, err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 				list := make([]camelliaMessage, len(found))
 				for i := range found {
 					m := found[i].Message

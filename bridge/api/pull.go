@@ -72,7 +72,7 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 	if asked.Attempt != "" {
 		poll.Attempt = attemptNonce(scheduler.Caller(r.Context()), topic, asked.Attempt)
 	}
-	return s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
+	_, err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 		now := message.CeilMilli(s.cfg.Now())
 		messages := make([]wire.Pulled, len(found))
 		for i := range found {
@@ -81,24 +81,28 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 		s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendPulled(b, messages) })
 		return nil
 	})
+	return err
 }
 
-// handOut answers a request with what a poll gets.
+// handOut answers a request with what a poll gets, and returns what was written whole, as far as this side can tell.
 func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.Poll,
-	write func([]scheduler.PulledMessage) error) error {
+	write func([]scheduler.PulledMessage) error) ([]scheduler.PulledMessage, error) {
 	ctx, stop := s.unhurried(w, r)
 	defer stop(nil)
 	found, err := s.cfg.Service.Pull(ctx, poll)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(s.cfg.Timeout))
 	if err != nil {
-		return err
+		return nil, err
 	}
 	err = write(found)
-	if (err != nil || control.Flush() != nil || r.Context().Err() != nil) && poll.Attempt == 0 {
+	if err == nil && control.Flush() == nil && r.Context().Err() == nil {
+		return found, nil
+	}
+	if poll.Attempt == 0 {
 		s.cfg.Service.GiveBack(r.Context(), found)
 	}
-	return err
+	return nil, err
 }
 
 // attemptNonce returns the nonce of a poll that its client may repeat. Nobody else can ask for it who does not know the

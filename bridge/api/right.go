@@ -117,6 +117,16 @@ func (g *guard) find(hash *[sha256.Size]byte) *Token {
 	return &(*list)[at]
 }
 
+// named returns the token with this name, or nil.
+func (g *guard) named(name string) *Token {
+	if list := g.list.Load(); list != nil {
+		if at := slices.IndexFunc(*list, func(t Token) bool { return t.Name == name }); at >= 0 {
+			return &(*list)[at]
+		}
+	}
+	return nil
+}
+
 // ownToken is the name of the one token that Config holds in clear text.
 const ownToken = "token"
 

@@ -3,6 +3,7 @@ package api
 import (
 	"net/http"
 	"path"
+	"slices"
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
@@ -50,7 +51,10 @@ func (s *Server) routes() {
 	closed("POST /v1/topics/{topic}/pause", rightOperate, s.pause)
 	closed("POST /v1/topics/{topic}/resume", rightOperate, s.resume)
 	s.pullRoutes(closed)
+	own := len(s.patterns)
 	s.camelliaRoutes(closed)
+	s.sdmqRoutes(closed)
+	s.seeds = slices.Clone(s.patterns[own:])
 	s.journalRoutes(closed)
 	s.rejectRoutes(closed)
 	s.documentRoutes()
@@ -77,12 +81,17 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		s.refuse(o, r, err)
 		return
 	}
-	if !tidy(r) {
+	if _, pattern := s.mux.Handler(r); !s.offers(r, pattern) {
 		// The mux would redirect to the clean path, in HTML. An API should not redirect.
 		s.serve(s.admitted(rightNone, s.unknown)).ServeHTTP(o, r)
 		return
 	}
 	s.mux.ServeHTTP(o, r)
+}
+
+// offers reports whether the listener of the request has the route, and its path is written as in the route.
+func (s *Server) offers(r *http.Request, pattern string) bool {
+	return tidy(r) && (!forSeeds(r) || slices.Contains(s.seeds, pattern))
 }
 
 // tidy reports whether the path has no empty, "." or ".." segment and no trailing slash.
@@ -106,7 +115,7 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
 	probe := *r
 	for _, method := range methods {
 		probe.Method = method
-		if _, pattern := s.mux.Handler(&probe); pattern != unrouted && tidy(r) {
+		if _, pattern := s.mux.Handler(&probe); pattern != unrouted && s.offers(r, pattern) {
 			allowed = append(allowed, method)
 		}
 	}

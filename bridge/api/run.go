@@ -12,14 +12,31 @@ import (
 	"github.com/rs/zerolog"
 )
 
+// RunSeeds is Run for clients that cannot send a header: it serves the routes of other systems alone, with the rights
+// of Config.SeedsToken.
+func (s *Server) RunSeeds(ctx context.Context, listener net.Listener) error {
+	return s.run(ctx, listener, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		s.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), seedsKey{}, true)))
+	}))
+}
+
+type seedsKey struct{}
+
+// forSeeds reports whether a request came to the listener of RunSeeds.
+func forSeeds(r *http.Request) bool { return r.Context().Value(seedsKey{}) != nil }
+
 // Run serves the listener, which it owns, until ctx ends. Then it accepts no new connections, waits up to StopTimeout
 // for the requests in progress and aborts the rest; long operations, which could take hours, end at once. Run returns
 // nil once ctx has ended, even if it aborted requests, and an error if it cannot serve.
 func (s *Server) Run(ctx context.Context, listener net.Listener) error {
+	return s.run(ctx, listener, s)
+}
+
+func (s *Server) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // requests in progress outlive ctx
 	defer cut()
 	server := &http.Server{
-		Handler:           s,
+		Handler:           handler,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
 		ReadTimeout:       s.cfg.ReadTimeout,
 		WriteTimeout:      s.cfg.ReadTimeout + 2*s.cfg.Timeout, // from the headers on: to read, to work, to answer

@@ -55,7 +55,7 @@ func (p *Pull) fields() []field {
 	p.Max, p.MaxBytes = 1, PullBytes
 	return []field{
 		{FieldMax, func(f *fields) { p.Max = f.whole(1, MaxPull) }},
-		{FieldWait, func(f *fields) { p.Wait = parsed(f, f.span, parseWait) }},
+		{FieldWait, func(f *fields) { p.Wait = parsed(f, f.span, ParseWait) }},
 		{FieldLease, func(f *fields) { p.Lease = parsed(f, f.span, ParseLease) }},
 		{FieldConsumer, func(f *fields) { p.Consumer = f.checked(checkWord(FieldConsumer)) }},
 		{FieldToken, func(f *fields) { p.Attempt = f.checked(checkWord(FieldToken)) }},
@@ -63,7 +63,8 @@ func (p *Pull) fields() []field {
 	}
 }
 
-func parseWait(s string) (time.Duration, error) {
+// ParseWait reads how long a poll waits, in the same form as a delay: at most MaxWait.
+func ParseWait(s string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem == "" && d > MaxWait {
 		problem = quote(s) + " is too long, the limit is 60s"

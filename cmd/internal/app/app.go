@@ -241,8 +241,8 @@ func (a *App) wireHTTP() (err error) {
 	a.api, err = api.New(api.Config{
 		Service: a.instance, Topics: a.topics, Cluster: a.cluster, Ready: a.health.checks, Clocks: a.health.clocksErr,
 		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
-		Tokens: tokensOf(a.cfg.HTTP.Tokens),
-		TLS:    secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
+		Tokens: tokensOf(a.cfg.HTTP.Tokens), SeedsToken: a.cfg.Seeds.Token,
+		TLS: secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(), Now: a.clock.Now,
 		MaxPayload: a.conn.MaxPayload, MaxBody: a.cfg.HTTP.BodyLimit,
 		SizeLimit: a.cfg.HTTP.LargestMessage(), StopTimeout: a.cfg.Stop.Timeout,
@@ -341,6 +341,9 @@ func (a *App) Run(ctx context.Context) (err error) {
 	edges.Go(func() error { return a.api.Run(edgeCtx, a.listener) })
 	if a.probes != nil {
 		edges.Go(func() error { return a.api.RunProbes(edgeCtx, a.probes) })
+	}
+	if a.seeds != nil {
+		edges.Go(func() error { return a.api.RunSeeds(edgeCtx, a.seeds) })
 	}
 	// The election begins at once, so that /readyz and the log report it however long the store stays unreachable.
 	// Without a prepared store, health.fit prevents a candidacy.

@@ -65,8 +65,9 @@ type opened struct {
 	conn         *nats.Conn
 	broken       chan error // capacity 1: why conn was closed for good
 	listener     net.Listener
-	probes       net.Listener // nil where none is wanted
-	address      string       // at which other instances reach this one over HTTP
+	probes       net.Listener // nil where none is wanted, as of seeds
+	seeds        net.Listener
+	address      string // at which other instances reach this one over HTTP
 	registry     *prometheus.Registry
 	data         string // the directory for the files of an instance without Redis
 }
@@ -127,7 +128,12 @@ func (o *opened) openHTTP(context.Context) (err error) {
 	}
 	o.address = o.cfg.Advertised(o.listener.Addr())
 	if at := o.cfg.HTTP.ProbeListen; at != "" {
-		o.probes, err = o.listen("http.probe_listen", at)
+		if o.probes, err = o.listen("http.probe_listen", at); err != nil {
+			return err
+		}
+	}
+	if at := o.cfg.Seeds.Listen; at != "" {
+		o.seeds, err = o.listen("seeds.listen", at)
 	}
 	return err
 }

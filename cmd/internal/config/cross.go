@@ -2,12 +2,14 @@ package config
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
 // checkServe checks the rules that span settings.
 func (l *loader) checkServe(s Serve) {
 	l.guarded("http.listen", s.HTTP)
+	l.checkSeeds(s)
 	l.together("http.tls.cert", "http.tls.key")
 	l.both("http.tls.ca", "http.tls.cert")
 	l.refuseIf(s.HTTP.ReadTimeout < s.HTTP.HeaderTimeout, "http.read_timeout", "is below http.header_timeout",
@@ -99,7 +101,18 @@ func (l *loader) unused(wrong string, names ...string) {
 
 func (l *loader) checkDev(s Serve) {
 	l.guarded("http.listen", s.HTTP)
+	l.checkSeeds(s)
 	l.guarded("nats.listen", HTTP{Listen: s.NATS.Listen, Insecure: s.HTTP.Insecure})
+}
+
+// checkSeeds checks the listener of other systems' routes.
+func (l *loader) checkSeeds(s Serve) {
+	l.together("seeds.listen", "seeds.token")
+	named := slices.ContainsFunc(s.HTTP.Tokens, func(t Token) bool { return t.Name == s.Seeds.Token })
+	l.refuseIf(s.Seeds.Token != "" && !named, "seeds.token", "is none of http.tokens", "the name of one of them",
+		"http.tokens", "http.tokens_file", "seeds.listen")
+	l.refuseIf(s.Seeds.Listen != "" && !s.Seeds.Insecure && !loopback(s.Seeds.Listen), "seeds.listen",
+		"lets other machines in without a token", "a loopback address, or seeds.insecure: true", "seeds.insecure")
 }
 
 // guarded refuses to serve other machines without a token unless that was requested explicitly.

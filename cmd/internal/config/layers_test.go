@@ -2,21 +2,26 @@ package config
 
 import (
 	"errors"
+	"strings"
 	"testing"
 )
 
 // examples gives every setting two good values, unlike each other and (where the kind has three values) the default,
 // and the settings that must stand beside it.
-func examples(file1, file2, tokens1, tokens2, directory1, directory2 string) map[string]example {
+func examples(file1, file2, tokens1, tokens2, seeds, directory1, directory2 string) map[string]example {
 	pair := func(a, b string) example { return example{a: a, b: b} }
 	with := func(a, b string, beside ...string) example { return example{a, b, beside} }
 	return map[string]example{
-		"namespace":                pair("orders", "bills"),
-		"instance":                 pair("one", "two"),
-		"http.listen":              pair("127.0.0.1:1", "[::1]:2"),
-		"http.token":               pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
-		"http.tokens_file":         pair(tokens1, tokens2),
-		"http.insecure":            pair("true", "false"),
+		"namespace":        pair("orders", "bills"),
+		"instance":         pair("one", "two"),
+		"http.listen":      pair("127.0.0.1:1", "[::1]:2"),
+		"http.token":       pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
+		"http.tokens_file": pair(tokens1, tokens2),
+		"http.insecure":    pair("true", "false"),
+		"seeds.listen": with("127.0.0.1:1", "0.0.0.0:2", "seeds.token", "a", "http.tokens_file", seeds,
+			"seeds.insecure", "true"),
+		"seeds.token":              with("a", "A.b_c-9", "seeds.listen", "127.0.0.1:1", "http.tokens_file", seeds),
+		"seeds.insecure":           pair("true", "false"),
 		"http.body_limit":          pair("1MiB", "2MiB"),
 		"http.header_limit":        pair("8KiB", "1MiB"),
 		"http.header_timeout":      pair("1s", "2s"),
@@ -88,6 +93,10 @@ func examples(file1, file2, tokens1, tokens2, directory1, directory2 string) map
 	}
 }
 
+func tokenNamed(name string) string {
+	return "{name: " + name + ", sha256: " + hashOf(len(name)) + ", read: true}"
+}
+
 type example struct {
 	a, b   string
 	beside []string // name, value, ...
@@ -96,7 +105,8 @@ type example struct {
 func examplesOf(t *testing.T) map[string]example {
 	t.Helper()
 	return examples(write(t, "x"), write(t, "y"), write(t, "tokens: ["+oneToken+"]"),
-		write(t, "tokens: ["+oneToken+"]"), t.TempDir(), t.TempDir())
+		write(t, "tokens: ["+oneToken+"]"), write(t, "tokens: ["+tokenNamed("a")+","+tokenNamed("A.b_c-9")+","+
+			tokenNamed(strings.Repeat("a", 64))+"]"), t.TempDir(), t.TempDir())
 }
 
 func TestEachLayerOutranksTheOnesBelowForEverySetting(t *testing.T) {

@@ -123,6 +123,8 @@ func edges(t *testing.T) map[string]edge {
 		"instance":          edgesOfLabel(64),
 		"http.listen":       edgesOfAddress("0"),
 		"http.probe_listen": edgesOfAddress("0"),
+		"seeds.listen":      edgesOfAddress("0"),
+		"seeds.token":       edgesOfLabel(64),
 		"tls.ca":            edgesOfFile(file, dir),
 		"tls.cert":          edgesOfFile(file, dir),
 		"tls.key":           edgesOfFile(file, dir),

@@ -21,6 +21,7 @@ type Serve struct {
 	Store     string    `koanf:"store"`    // redis or memory
 	Data      string    `koanf:"data"`     // empty with Redis, and for the temporary directory of tarry dev
 	HTTP      HTTP      `koanf:"http"`
+	Seeds     Seeds     `koanf:"seeds"`
 	Peer      Peer      `koanf:"peer"`
 	NATS      NATS      `koanf:"nats"`
 	Redis     Redis     `koanf:"redis"`
@@ -62,6 +63,14 @@ type HTTP struct {
 	IdleTimeout   time.Duration `koanf:"idle_timeout"`
 	Connections   int           `koanf:"connections"`
 	TLS           TLS           `koanf:"tls"`
+}
+
+// Seeds is a listener for the routes of other systems alone, for clients that cannot send a token: they have the rights
+// of the one that Token names. Listen may be empty.
+type Seeds struct {
+	Listen   string `koanf:"listen"`
+	Token    string `koanf:"token"`
+	Insecure bool   `koanf:"insecure"`
 }
 
 // Peer is the address under which other instances reach this one. Advertise may be empty: see Serve.Advertised.

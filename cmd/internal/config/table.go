@@ -116,6 +116,14 @@ func settings() []setting {
 		{name: "http.tls.ca", of: serve, limit: readableFile(),
 			help: "PEM file of the authorities of client certificates; with it, every client must present one"},
 
+		{name: "seeds.listen", of: serve | dev, limit: listenAddress(),
+			help: "address on which the routes of camellia and sdmq alone are also served, to clients that cannot " +
+				"send a token; beyond loopback only with seeds.insecure"},
+		{name: "seeds.token", of: serve | dev, limit: tokenName(64),
+			help: "name of the token, one of http.tokens, whose rights the callers of seeds.listen have"},
+		{name: "seeds.insecure", fallback: "false", of: serve | dev, limit: toggle{},
+			help: "let seeds.listen be beyond loopback: whoever reaches it has the rights of seeds.token"},
+
 		{name: "peer.advertise", computed: "http.listen, with the host's name for all interfaces", of: serve,
 			limit: dialAddress(),
 			help:  "address of this instance, as /v1/cluster shows it"},
