@@ -61,15 +61,20 @@ func TestAdmit_RefusesEveryCallBeforeItReachesTheTimeline(t *testing.T) {
 				nil)
 			return err
 		},
-		"purge":      func(ctx context.Context) error { return s.PurgeOne(ctx, ref) },
-		"purge many": func(ctx context.Context) error { _, err := s.PurgeMany(ctx, sel, nil); return err },
-		"count":      func(ctx context.Context) error { _, err := s.TopicCount(ctx, "b"); return err },
-		"counts":     func(ctx context.Context) error { _, err := s.TopicCounts(ctx, "", 1); return err },
-		"pauses":     func(ctx context.Context) error { _, err := s.Pauses(ctx); return err },
-		"pause":      func(ctx context.Context) error { _, err := s.Pause(ctx, "b", "me"); return err },
-		"resume":     func(ctx context.Context) error { _, _, err := s.Resume(ctx, "b"); return err },
-		"lanes":      func(ctx context.Context) error { _, err := l.ParkedLanes(ctx); return err },
-		"topics":     func(ctx context.Context) error { _, err := l.ParkedTopics(ctx, []string{"b"}); return err },
+		"purge":       func(ctx context.Context) error { return s.PurgeOne(ctx, ref) },
+		"purge many":  func(ctx context.Context) error { _, err := s.PurgeMany(ctx, sel, nil); return err },
+		"count":       func(ctx context.Context) error { _, err := s.TopicCount(ctx, "b"); return err },
+		"pull counts": func(ctx context.Context) error { _, err := s.PullCounts(ctx, nil, nil); return err },
+		"settle held": func(ctx context.Context) error {
+			_, err := s.SettleHeld(ctx, scheduler.Ref{ID: "a"}, scheduler.Ack)
+			return err
+		},
+		"counts": func(ctx context.Context) error { _, err := s.TopicCounts(ctx, "", 1); return err },
+		"pauses": func(ctx context.Context) error { _, err := s.Pauses(ctx); return err },
+		"pause":  func(ctx context.Context) error { _, err := s.Pause(ctx, "b", "me"); return err },
+		"resume": func(ctx context.Context) error { _, _, err := s.Resume(ctx, "b"); return err },
+		"lanes":  func(ctx context.Context) error { _, err := l.ParkedLanes(ctx); return err },
+		"topics": func(ctx context.Context) error { _, err := l.ParkedTopics(ctx, []string{"b"}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

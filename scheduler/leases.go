@@ -12,8 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Receipt is what a consumer gets with a leased message, and what settles the lease. A nonce of 0 stands for the lease
-// in force.
+// Receipt is what a consumer gets with a leased message, and what settles the lease.
 type Receipt struct {
 	UID   message.UID
 	Nonce Nonce
@@ -93,8 +92,7 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 			item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Lease))
 		case Nack:
 			item.Reason = "sent back"
-			if l := leases[o.UID]; l != nil && (o.Nonce == 0 || l.Nonce == o.Nonce) {
-				item.Nonce = l.Nonce // the try that is counted is that of this lease
+			if l := leases[o.UID]; l != nil && l.Nonce == o.Nonce {
 				s.cfg.Topics.Retried(&item, &l.Message, s.cfg.Clock.Latest())
 			}
 			if o.HasDelay {
@@ -159,6 +157,37 @@ func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []S
 		return nil, fmt.Errorf("settle: %w", err)
 	}
 	return all, nil
+}
+
+// SettleHeld settles the lease in force of the message that ref names, for callers that have no receipt. A message sent
+// back is due at once. Errors: ErrUnknownID, ErrNotLeased.
+func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled, error) {
+	found, err := s.find(ctx, ref, forChange)
+	if err == nil && len(found) == 0 {
+		err = ErrUnknownID
+	}
+	if err != nil {
+		return Settled{}, err
+	}
+	for i := range found { // a later push of the name may wait behind
+		m := &found[i]
+		if m.State != message.StateInFlight || !m.Pull {
+			continue
+		}
+		leases, err := s.leases(ctx, m.UID.Bucket(s.cfg.Timeline.Buckets()), m.UID)
+		if err != nil {
+			return Settled{}, err
+		}
+		if held := leases[m.UID]; held != nil {
+			settled, errs := s.Settle(ctx, []Settlement{{Verb: verb, HasDelay: true,
+				Receipt: Receipt{UID: m.UID, Nonce: held.Nonce, Topic: m.Topic}}})
+			if errs[0] == nil && settled[0].Code == SettleLost {
+				errs[0] = ErrNotLeased
+			}
+			return settled[0], errs[0]
+		}
+	}
+	return Settled{}, fmt.Errorf("%w: it is %s", ErrNotLeased, found[len(found)-1].State)
 }
 
 // endedHow are the words for how consumers end leases.

@@ -43,7 +43,7 @@ func (s *Server) admitted(needs right, h handler) handler {
 
 // admit returns the token of a request, or nil if no token is needed.
 func (s *Server) admit(r *http.Request) (*Token, error) {
-	if err := s.origin.Check(crossing(r)); err != nil {
+	if err := s.origin.Check(crossing(r)); err != nil || crossing(r) != r && unmarked(r) {
 		return nil, refusal(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
 	}
 	if forSeeds(r) {

@@ -7,7 +7,9 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -55,9 +57,10 @@ type camelliaMessage struct {
 	Topic       string `json:"topic"`
 	MsgID       string `json:"msgId"`
 	Msg         string `json:"msg"`
-	ProduceTime int64  `json:"produceTime"` // times in ms since 1970
+	MsgBase64   []byte `json:"msgBase64,omitempty"` // of a content that is no text, which other doors take
+	ProduceTime int64  `json:"produceTime"`         // times in ms since 1970
 	TriggerTime int64  `json:"triggerTime"`
-	ExpireTime  int64  `json:"expireTime"`
+	ExpireTime  int64  `json:"expireTime"` // ten years later where the message has no end
 	MaxRetry    int    `json:"maxRetry"`
 	Retry       int    `json:"retry"`
 	Status      int    `json:"status"`
@@ -143,7 +146,11 @@ func (s *Server) form(w http.ResponseWriter, r *http.Request) (*form, error) {
 	if err != nil {
 		return nil, refusal(http.StatusBadRequest, WordQuery, "the form cannot be read; it needs percent encoding")
 	}
-	for name, more := range r.URL.Query() {
+	query, err := url.ParseQuery(r.URL.RawQuery)
+	if err != nil {
+		return nil, refusal(http.StatusBadRequest, WordQuery, "the query cannot be read; it needs percent encoding")
+	}
+	for name, more := range query {
 		values[name] = append(values[name], more...)
 	}
 	for name, given := range values {
@@ -221,6 +228,9 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	now := s.cfg.Now()
 	p := wire.Push{Topic: f.topic(), Deliver: wire.PullWord}
 	body := []byte(f.need("msg"))
+	if !utf8.Valid(body) {
+		f.refuse("msg", "is not valid UTF-8")
+	}
 	if f.Get("delayMillis") == "" {
 		f.refuse("delayMillis", "is missing")
 	}
@@ -256,7 +266,7 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 		// Where the look-up fails, the push itself decides.
 		if first, err := s.cfg.Service.Get(ctx, ref); err == nil && !first.State.Ended() {
 			s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
-			a.Message = s.camelliaMessage(&first)
+			a.Message = s.camelliaShown(r, &first)
 			return a, nil
 		} else if ref.UID != "" {
 			return a, refusal(http.StatusBadRequest, "invalid_msgId",
@@ -279,10 +289,19 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 		if err != nil {
 			return a, err
 		}
-		info = first
+		a.Message = s.camelliaShown(r, &first)
+		return a, nil
 	}
 	a.Message = s.camelliaMessage(&info)
 	return a, nil
+}
+
+// camelliaShown is camelliaMessage for a look-up: a caller that may only push sees no content.
+func (s *Server) camelliaShown(r *http.Request, i *message.Info) *camelliaMessage {
+	if !mayRead(r) {
+		i.Body = nil
+	}
+	return s.camelliaMessage(i)
 }
 
 // camelliaMQ reports whether the settings send a topic's messages to NATS, and say so aloud.
@@ -295,18 +314,26 @@ func (s *Server) camelliaMQ(topic string) bool {
 func (s *Server) camelliaMessage(i *message.Info) *camelliaMessage {
 	m := &camelliaMessage{Topic: i.Topic, MsgID: answer.Info(i).ID, Msg: string(i.Body),
 		ProduceTime: i.UID.Time().UnixMilli(), TriggerTime: int64(i.Due), Status: s.camelliaStatus(i)}
+	if i.Key != "" { // other doors give keys, within which names are unique
+		m.MsgID = string(i.UID)
+	}
+	if !utf8.Valid(i.Body) {
+		m.Msg, m.MsgBase64 = "", i.Body
+	}
 	if schedule := s.cfg.Topics.Schedule(&i.Retry, i.Topic); !schedule.None {
 		m.MaxRetry = len(schedule.Delays)
 	}
 	m.Retry = int(i.Mark.Refusals) + int(max(i.Attempt, 1)) - 1
 	if m.Retry > 0 {
 		for _, h := range i.Headers {
-			if first, err := strconv.ParseInt(h.Value, 10, 64); h.Name == camelliaDue && err == nil {
+			if first, err := strconv.ParseInt(h.Value, 10, 64); h.Name == camelliaDue && err == nil && first <= m.TriggerTime {
 				m.TriggerTime = first
 			}
 		}
 	}
-	m.ExpireTime = m.TriggerTime + i.TTL.Milliseconds()
+	if m.ExpireTime = m.TriggerTime + i.TTL.Milliseconds(); i.TTL == 0 {
+		m.ExpireTime = m.TriggerTime + wire.MaxDelay.Milliseconds()
+	}
 	return m
 }
 
@@ -352,9 +379,10 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 		return camelliaAnswer{}, err
 	}
 	result, err := s.cfg.Service.Cancel(ctx, ref)
-	if err == nil && result.Code != scheduler.CancelDone {
-		err = refusal(http.StatusNotFound, answer.WordUnknownID, "nothing was deleted: the message is %s",
-			result.Info.State)
+	if err == nil || errors.Is(err, scheduler.ErrUnknownID) {
+		if _, refused := answer.Cancel(f.Get("msgId"), &result); refused != nil {
+			err = refusal(http.StatusNotFound, refused.Word, "not deleted: %s", refused.Detail)
+		}
 	}
 	if err == nil {
 		s.stats.of(topic, func(c *camelliaCounts) { c.Deleted++ })
@@ -365,14 +393,15 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 // camelliaAck ends the lease in force of a message, whoever holds it: camellia has no receipts.
 func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
 	ref, err := camelliaNamed(r, f)
-	order := scheduler.Settlement{Verb: scheduler.Ack, HasDelay: true}
-	switch given := f.Get("ack"); given {
-	case "", "true":
-	case "false":
-		order.Verb = scheduler.Nack
-	default:
-		f.refuse("ack", "%.40q is neither true nor false", given)
-		err = f.err
+	verb := scheduler.Ack
+	if given := f.Get("ack"); given != "" {
+		ack, bad := strconv.ParseBool(strings.ToLower(given))
+		if bad != nil {
+			f.refuse("ack", "%.40q is neither true nor false", given)
+			err = f.err
+		} else if !ack {
+			verb = scheduler.Nack
+		}
 	}
 	if err == nil {
 		err = mayPull(r, ref.Topic)
@@ -381,23 +410,17 @@ func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (cam
 		return camelliaAnswer{}, err
 	}
 	ref.Viewer = nil // the right to pull covers the topic
-	info, err := s.cfg.Service.Resolve(ctx, ref)
-	if err != nil {
-		return camelliaAnswer{}, err
-	}
-	order.UID, order.Topic = info.UID, info.Topic
-	settled, errs := s.cfg.Service.Settle(ctx, []scheduler.Settlement{order})
-	if errs[0] == nil && settled[0].Code != scheduler.SettleDone {
-		return camelliaAnswer{}, refusal(http.StatusNotFound, answer.WordUnknownID,
-			"nothing was acknowledged: no consumer holds the message")
-	}
-	if errs[0] == nil {
+	settled, err := s.cfg.Service.SettleHeld(ctx, ref, verb)
+	switch {
+	case errors.Is(err, scheduler.ErrNotLeased):
+		err = refusal(http.StatusNotFound, answer.WordNotLeased, "nothing was acknowledged: %v", err)
+	case err == nil:
 		s.stats.of(ref.Topic, func(c *camelliaCounts) {
 			c.Acked++
-			c.over(settled[0].Info.State)
+			c.over(settled.Info.State)
 		})
 	}
-	return camelliaAnswer{}, errs[0]
+	return camelliaAnswer{}, err
 }
 
 func (s *Server) camelliaGet(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
@@ -409,11 +432,8 @@ func (s *Server) camelliaGet(ctx context.Context, r *http.Request, f *form) (cam
 	if err != nil {
 		return camelliaAnswer{}, err
 	}
-	if !mayRead(r) {
-		info.Body = nil
-	}
 	s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Got++ })
-	return camelliaAnswer{Message: s.camelliaMessage(&info)}, nil
+	return camelliaAnswer{Message: s.camelliaShown(r, &info)}, nil
 }
 
 // camelliaPull leases ready messages, or waits for some if it is a long poll. The SDK repeats a long poll that fails at

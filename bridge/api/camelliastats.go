@@ -181,17 +181,28 @@ func (s *Server) camelliaTopic(ctx context.Context, _ *http.Request, f *form) (c
 	return camelliaAnswer{Data: all[0]}, nil
 }
 
-// camelliaTopics lists the first topics that have messages for pull.
+// camelliaTopics lists the first topics that have messages for pull, of the first 20 pages of topics.
 func (s *Server) camelliaTopics(ctx context.Context, _ *http.Request, _ *form) (camelliaAnswer, error) {
-	counts, err := s.cfg.Service.TopicCounts(ctx, "", camelliaTopics)
-	if err != nil {
-		return camelliaAnswer{}, err
+	all, after := []camelliaTopicInfo{}, ""
+	for range 20 {
+		counts, err := s.cfg.Service.TopicCounts(ctx, after, camelliaTopics)
+		if err != nil {
+			return camelliaAnswer{}, err
+		}
+		topics := make([]string, len(counts))
+		for i := range counts {
+			topics[i], after = counts[i].Topic, counts[i].Topic
+		}
+		page, err := s.camelliaInfos(ctx, topics...)
+		if err != nil {
+			return camelliaAnswer{}, err
+		}
+		all = append(all, slices.DeleteFunc(page, func(one camelliaTopicInfo) bool {
+			return one.Waiting+one.Ready+one.Leased == 0
+		})...)
+		if len(counts) < camelliaTopics || len(all) >= camelliaTopics {
+			break
+		}
 	}
-	topics := make([]string, len(counts))
-	for i := range counts {
-		topics[i] = counts[i].Topic
-	}
-	all, err := s.camelliaInfos(ctx, topics...)
-	all = slices.DeleteFunc(all, func(one camelliaTopicInfo) bool { return one.Waiting+one.Ready+one.Leased == 0 })
-	return camelliaAnswer{Data: append([]camelliaTopicInfo{}, all...)}, err
+	return camelliaAnswer{Data: all[:min(len(all), camelliaTopics)]}, nil
 }

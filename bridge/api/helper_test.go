@@ -144,6 +144,10 @@ func (p pullers) GiveBack(_ context.Context, found []scheduler.PulledMessage) {
 	}
 }
 
+func (p pullers) SettleHeld(context.Context, scheduler.Ref, scheduler.Verb) (scheduler.Settled, error) {
+	return p.settled, p.failure
+}
+
 func (p pullers) Release(_ context.Context, ref scheduler.Ref, _ string) (message.Info, error) {
 	one := info(uidA, "orders.x", message.StateReady)
 	one.ID, one.Attempt = cmp.Or(ref.ID, "a"), 1

@@ -23,6 +23,8 @@ type Pulling interface {
 	GiveBack(ctx context.Context, found []scheduler.PulledMessage)
 	// Settle settles leases, each with an outcome or an error.
 	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
+	// SettleHeld settles the lease in force of a message. Errors: ErrUnknownID, ErrNotLeased.
+	SettleHeld(ctx context.Context, ref scheduler.Ref, verb scheduler.Verb) (scheduler.Settled, error)
 	// Release frees a leased message on behalf of an operator. Error: ErrNotLeased.
 	Release(ctx context.Context, ref scheduler.Ref, reason string) (message.Info, error)
 	// View completes messages of the journal: which are ready, and who holds those that are leased.

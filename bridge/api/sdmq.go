@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -59,6 +60,12 @@ func crossing(r *http.Request) *http.Request {
 	return r
 }
 
+// unmarked reports whether a browser sent a request without a mark of its origin, as it does over plain HTTP to other
+// machines. No client is a browser.
+func unmarked(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Site") == "" && strings.Contains(r.UserAgent(), "Mozilla/")
+}
+
 // sdmqJob is a message as sdmq's clients send and get it.
 type sdmqJob struct {
 	Topic      string          `json:"topic"`
@@ -68,8 +75,8 @@ type sdmqJob struct {
 	Priority   int             `json:"priority"`
 	TTL        int64           `json:"ttl"` // ms; 0 is none
 	Body       string          `json:"body"`
-	BodyBase64 []byte          `json:"bodyBase64,omitempty"` // in answers, of a body that is no text
-	CreateTime int64           `json:"createTime"`           // ms since 1970; of no meaning in a push
+	BodyBase64 []byte          `json:"bodyBase64,omitempty"` // of a body that is no text
+	CreateTime json.RawMessage `json:"createTime"`           // ms since 1970; of no meaning in a push
 	Status     json.RawMessage `json:"status,omitempty"`     // of no meaning
 	Subtopic   json.RawMessage `json:"subtopic,omitempty"`   // likewise
 }
@@ -78,14 +85,20 @@ func sdmqDecode(body []byte) (p wire.Push, content []byte, err error) {
 	var job sdmqJob
 	decoder := json.NewDecoder(bytes.NewReader(body))
 	decoder.DisallowUnknownFields()
-	if err = decoder.Decode(&job); err == nil && decoder.More() {
-		err = errors.New("there is more behind the object")
+	if err = decoder.Decode(&job); err == nil {
+		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
+			err = errors.New("there is more behind the object")
+		}
 	}
 	var mistyped *json.UnmarshalTypeError
-	if errors.As(err, &mistyped) {
+	switch {
+	case errors.As(err, &mistyped) && mistyped.Field == "":
+		err = errors.New("it is no JSON object")
+	case mistyped != nil:
 		return p, nil, refusal(http.StatusBadRequest, "invalid_"+mistyped.Field, "%s is not of the type %s",
 			mistyped.Field, mistyped.Type)
-	} else if err != nil {
+	}
+	if err != nil {
 		return p, nil, refusal(http.StatusBadRequest, wire.WordJSON, "the message cannot be read: %v", err)
 	}
 	if job.Delay == nil {
@@ -96,6 +109,15 @@ func sdmqDecode(body []byte) (p wire.Push, content []byte, err error) {
 			err = p.Set(field, value)
 		}
 	}
+	content = []byte(job.Body)
+	switch {
+	case job.BodyBase64 != nil && job.Body != "":
+		err = refusal(http.StatusBadRequest, wire.WordBody, "body and bodyBase64 are both given; a message has one of them")
+	case job.BodyBase64 != nil:
+		content = job.BodyBase64
+	case !utf8.Valid(body) || strings.ContainsRune(job.Body, utf8.RuneError) && !bytes.ContainsRune(body, utf8.RuneError):
+		err = refusal(http.StatusBadRequest, wire.WordBody, "body is not valid UTF-8; bodyBase64 takes any bytes")
+	}
 	p.Topic = job.Topic
 	set(wire.FieldDelay, fmt.Sprintf("%dms", *job.Delay))
 	set(wire.FieldID, job.ID)
@@ -104,7 +126,7 @@ func sdmqDecode(body []byte) (p wire.Push, content []byte, err error) {
 	if job.TTL != 0 {
 		set(wire.FieldTTL, fmt.Sprintf("%dms", job.TTL))
 	}
-	return p, []byte(job.Body), err
+	return p, content, err
 }
 
 // sdmqPush pushes one message and answers with its id.
@@ -138,12 +160,14 @@ func (s *Server) sdmqNamed(h handler) handler {
 		if err != nil {
 			return err
 		}
-		named := sdmqAs(r, "")
-		if id := values.Get("id") + values.Get("jobId") + values.Get("JobId"); id != "" {
-			named.SetPathValue("id", id)
-		} else if named.PathValue("id") == "" {
-			return refusal(http.StatusBadRequest, wire.WordID, "id is missing")
+		named, ids := sdmqAs(r, ""), slices.Concat(values["id"], values["jobId"], values["JobId"])
+		if in := r.PathValue("id"); in != "" {
+			ids = append(ids, in)
 		}
+		if len(ids) != 1 || ids[0] == "" {
+			return refusal(http.StatusBadRequest, wire.WordID, "id is given %d times; want one", len(ids))
+		}
+		named.SetPathValue("id", ids[0])
 		return h(w, named)
 	}
 }
@@ -200,7 +224,7 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		created := m.UID.Time().UnixMilli()
 		delay := int64(m.Due) - created
 		job := sdmqJob{Topic: m.Topic, ID: answer.Pulled(&found[0], 0).ID, BizKey: m.Key, Delay: &delay,
-			Priority: int(m.Priority), TTL: m.TTL.Milliseconds(), CreateTime: created}
+			Priority: int(m.Priority), TTL: m.TTL.Milliseconds(), CreateTime: strconv.AppendInt(nil, created, 10)}
 		if job.Body = string(m.Body); !utf8.Valid(m.Body) {
 			job.Body, job.BodyBase64 = "", m.Body
 		}

@@ -59,6 +59,10 @@ func (scripted) LeasesOf(context.Context, string, string, int) ([]scheduler.Leas
 	return nil, "", nil
 }
 
+func (scripted) SettleHeld(context.Context, scheduler.Ref, scheduler.Verb) (scheduler.Settled, error) {
+	return scheduler.Settled{}, nil
+}
+
 func (scripted) PullCounts(context.Context, []string, []time.Duration) ([]scheduler.PullCount, error) {
 	return nil, nil
 }

@@ -223,6 +223,27 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 		t.Errorf("sent back, it is %v, before %v", back, pulled[1])
 	}
 
+	// What other doors gave a key is known by the uid, since a msgId is one of a topic. A later push of the name that
+	// waits behind takes no acknowledgement.
+	pushed := func(more fields) {
+		body := fields{"topic": "keyed", "id": "k1", "deliver": "pull", "delay": 0, "body": "x"}
+		maps.Copy(body, more)
+		if a, err := d.Call(t.Context(), http.MethodPost, "/v1/messages", body); err != nil || a.Status != 201 {
+			t.Fatalf("push: %d %s, %v", a.Status, a.Raw, err)
+		}
+	}
+	pushed(fields{"key": "k"})
+	keyed := c.pull("topic", "keyed")
+	c.code(c.post("ackMsg", "topic", "keyed", "msgId", "k1"), 404)
+	c.code(c.post("ackMsg", "topic", "keyed", "msgId", fmt.Sprint(keyed[0]["msgId"])), 200)
+	pushed(nil)
+	c.pull("topic", "keyed")
+	pushed(fields{"on_duplicate": "keep", "body": "y"})
+	c.code(c.post("ackMsg", "topic", "keyed", "msgId", "k1"), 200)
+	if next := c.pull("topic", "keyed"); next[0]["msg"] != "y" {
+		t.Errorf("the next of the name is %v", next)
+	}
+
 	// maxRetry: at most maxRetry + 1 times, by time-outs of the consumer as well. 0 is once.
 	c.send("topic", "tries", "msgId", "twice", "msg", "x", "delayMillis", "0", "maxRetry", "1")
 	c.pull("topic", "tries", "ackTimeoutMillis", "1")
@@ -272,7 +293,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 		t.Errorf("getMonitorData counts %v and %v", tries, late)
 	}
 	for _, list := range []string{"pullMsgTimeGapStatsList", "readyQueueTimeGapStatsList"} {
-		if gaps, _ := data[list].([]any); len(gaps) != 4 || !slices.Equal(names(gaps[0].(fields)), []string{"avg", "count",
+		if gaps, _ := data[list].([]any); len(gaps) != 5 || !slices.Equal(names(gaps[0].(fields)), []string{"avg", "count",
 			"max", "topic"}) {
 			t.Errorf("%s is %v", list, data[list])
 		}
@@ -289,7 +310,8 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 		topics = append(topics, fmt.Sprintf("%v %v %v %v", one["topic"], one["waitingQueueSize"], one["readyQueueSize"],
 			one["ackQueueSize"]))
 	}
-	if want := []string{"long 0 0 1", "topic1 2 0 0", "topic2 1 0 0", "work 0 0 2"}; !slices.Equal(topics, want) {
+	want := []string{"keyed 0 0 1", "long 0 0 1", "topic1 2 0 0", "topic2 1 0 0", "work 0 0 2"}
+	if !slices.Equal(topics, want) {
 		t.Errorf("getTopicInfoList answers %v, want %v", topics, want)
 	}
 
@@ -332,6 +354,8 @@ func (c camellia) refuses() {
 		}
 	}
 	c.code(c.post("ackMsg", append(good["ackMsg"], "ack", "maybe")...), 400)
+	c.code(c.post("ackMsg?topic=bad&msgId=x&ack=false;"), 400)
+	c.code(c.post("sendMsg", "topic", "bad", "msg", "\xff", "delayMillis", "1"), 400)
 	if a := c.code(c.post("sendMsg", "topic", "rated", "msg", "x", "delayMillis", "1"), 400); !strings.Contains(
 		fmt.Sprint(a["msg"]), "rate") {
 		c.Errorf("beside a rate: %v", a)

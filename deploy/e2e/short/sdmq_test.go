@@ -114,6 +114,8 @@ http:
 	}
 	s.ask("GET", "/delete?id=nobody", "", 404)
 	s.ask("GET", "/delete", "", 400)
+	s.ask("GET", "/delete?id=20&jobId=21", "", 400)
+	s.ask("GET", "/reStore/20?id=21", "", 400)
 	s.ask("GET", "/delete?id=20", "", 409) // it has been delivered
 
 	// /reStore brings back what only the journal has, one by one or all; here nothing is missing.
@@ -154,6 +156,7 @@ http:
 	for _, target := range []string{"/get/got", "/delete?id=" + id, "/reStore", "/reStore/" + id,
 		"/reStoreJob?jobId=" + id} {
 		s.ask("GET", target, "", 403, "Sec-Fetch-Site", "cross-site")
+		s.ask("GET", target, "", 403, "User-Agent", "Mozilla/5.0 (X11)") // over plain HTTP browsers send no mark
 	}
 	s.ask("GET", "/get/got", "", 200)
 	conn, err := net.Dial("tcp", listen)
@@ -178,7 +181,17 @@ http:
 		t.Errorf("after a client that went, /get answers %v", got)
 	}
 
+	id = s.push(`{"topic":"got","delay":0,"bodyBase64":"/w=="}`)
+	if got := answered(t, s.ask("GET", "/get/got", "", 200)); got["id"] != id || got["bodyBase64"] != "/w==" {
+		t.Errorf("bytes come as %v", got)
+	}
+
 	for body, want := range map[string]string{
+		`{"topic":"got","body":"` + "\xff" + `","delay":1}`:                "body",
+		`{"topic":"got","body":"\ud800","delay":1}`:                        "body",
+		`{"topic":"got","body":"a","bodyBase64":"YQ==","delay":1}`:         "bodyBase64",
+		`{"topic":"got","body":"x","delay":1}]`:                            "behind",
+		`[]`:                                                               "object",
 		`{"topic":"got","body":"x"}`:                                       "delay",
 		`{"topic":"got","body":"x","delay":-1}`:                            "delay",
 		`{"topic":"got","body":"x","delay":"1"}`:                           "delay",
