@@ -153,6 +153,7 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 	if m.TTL == 0 {
 		m.TTL = topic.TTL
 	}
+	m.Serial = topic.Serial && m.Key != ""
 	if setting := topic.forNATS(); setting != "" {
 		return fmt.Errorf("%w pull does not go with the setting %s of the topics %s, which concerns NATS", ErrDeliver,
 			setting, topic.Pattern)

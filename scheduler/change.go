@@ -26,6 +26,9 @@ type Earlier struct {
 func (r *CancelResult) Effect(bucket message.Bucket) (made Effect) {
 	if r.Code == CancelDone || r.Code == CancelMaybe {
 		made.Changes = []Recorded{{r.Info.UID, r.Info.Version, bucket, r.Number}}
+		if r.Info.Serial { // its key may go to one that is due
+			made.Earlier = []Earlier{{r.Info.Topic, 1}}
+		}
 	}
 	return made
 }

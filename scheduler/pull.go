@@ -167,7 +167,7 @@ func (s *Scheduler) countPulled(ctx context.Context, counts []TopicCount) error 
 	}
 	for i := range counts {
 		c := &counts[i]
-		c.Ready, c.Leased = pulled[i].Due[0], pulled[i].Leased
+		c.Ready, c.Leased, c.Held = pulled[i].Due[0], pulled[i].Leased, pulled[i].Held
 		c.Waiting = max(c.Waiting-c.Ready, 0)
 	}
 	return nil

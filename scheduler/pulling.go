@@ -201,8 +201,9 @@ type LeaseInfo struct {
 // Place is where the lease stands among those of its topic, by its end.
 func (l *LeaseInfo) Place() string { return fmt.Sprintf("%016d%s", l.Until, l.Message.UID) }
 
-// PullCount is how many messages of a topic are leased, and due at each of the times asked for.
+// PullCount is how many messages of a topic are leased, and due at each of the times asked for. Held are those that
+// wait behind another message of their key; they are not counted as due.
 type PullCount struct {
-	Leased int
-	Due    []int
+	Leased, Held int
+	Due          []int
 }

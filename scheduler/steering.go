@@ -159,7 +159,8 @@ type TopicCount struct {
 	Waiting, InFlight, Dead int
 	// Ready counts what consumers may pull now; Waiting counts it no more once TopicCount returns it. Leased counts those
 	// InFlight that consumers have leased.
-	Ready, Leased int
+	// Held are those that wait behind another message of their key, due or not; Waiting counts them.
+	Ready, Leased, Held int
 }
 
 const (

@@ -11,6 +11,7 @@ import (
 
 func counted(c *scheduler.TopicCount) wire.TopicCount {
 	return wire.TopicCount{Topic: c.Topic, Waiting: c.Waiting, Ready: c.Ready, InFlight: c.InFlight, Leased: c.Leased,
+		Held: c.Held,
 		Dead: c.Dead}
 }
 

@@ -208,6 +208,7 @@ type TopicCount struct {
 	Ready    int    `json:"ready"`
 	InFlight int    `json:"in_flight"`
 	Leased   int    `json:"leased"`
+	Held     int    `json:"held,omitempty"` // of waiting, behind another message of their key
 	Dead     int    `json:"dead"`
 	// ParkedWhy says why due messages wait, if they do.
 	ParkedWhy string `json:"parked_why,omitempty"`

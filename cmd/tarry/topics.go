@@ -103,6 +103,9 @@ func topicText(clk clock, t *wire.TopicCounts) string {
 	line("ready", strconv.Itoa(t.Ready))
 	line("in flight", strconv.Itoa(t.InFlight))
 	line("leased", strconv.Itoa(t.Leased))
+	if t.Held > 0 {
+		line("held", fmt.Sprintf("%d, behind another message of their key", t.Held))
+	}
 	line("dead", strconv.Itoa(t.Dead))
 	if t.ParkedWhy != "" {
 		line("parked", t.ParkedWhy)

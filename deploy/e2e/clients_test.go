@@ -23,7 +23,8 @@ import (
 func TestCamelliasClient(t *testing.T) {
 	s := site.New(t, site.Options{})
 	tokens := filepath.Join(t.TempDir(), "tokens.yaml")
-	err := os.WriteFile(tokens, fmt.Appendf(nil, "tokens: [{name: old, sha256: '%x', push: ['>'], pull: ['>'], read: true}]",
+	err := os.WriteFile(tokens, fmt.Appendf(nil,
+		"tokens: [{name: old, sha256: '%x', push: ['>'], pull: ['>'], read: true}]",
 		sha256.Sum256([]byte(site.HTTPToken+"-of-camellia"))), 0o600)
 	if err != nil {
 		t.Fatal(err)

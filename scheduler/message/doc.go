@@ -26,6 +26,9 @@
 // back by a refusal, by a release, or because its time is over, which only the leader decides. A waiting message that
 // is due is shown as ready: the clock alone makes it so.
 //
+// Of the Serial messages of one topic and key at most one has the key: the leased one, or the one that waits for its
+// retry. Whatever ends, changes or releases it gives the key up, and the first of the others by due time can be leased.
+//
 // # Uncertain
 //
 // A message is uncertain once a consumer may have seen it although tarry has no proof: its publish had an unknown

@@ -63,6 +63,8 @@ type Message struct {
 	Priority uint8
 	// Pull: consumers pull the message, and it is never published.
 	Pull bool
+	// Serial: at most one message for pull of the same topic and key is leased at a time. It has a key.
+	Serial bool
 	// Judged: the journal has no living message of the name either. It is not persisted.
 	Judged bool
 	// Merge and MaxWait say how a push merges. They are not persisted.

@@ -229,7 +229,7 @@ func sameInfo(a, b message.Info) bool {
 		a.Merge == b.Merge && a.MaxWait == b.MaxWait && a.Origin == b.Origin && a.Retry.Jitter == b.Retry.Jitter &&
 		slices.Equal(a.Retry.Delays, b.Retry.Delays) &&
 		a.Mark == b.Mark && a.State == b.State && a.Version == b.Version && a.EndedAt == b.EndedAt &&
-		a.Reason == b.Reason && a.Pull == b.Pull && a.Lease == b.Lease &&
+		a.Reason == b.Reason && a.Pull == b.Pull && a.Serial == b.Serial && a.Lease == b.Lease &&
 		a.Kind == b.Kind && a.Other == b.Other
 }
 

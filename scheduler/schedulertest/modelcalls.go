@@ -100,6 +100,9 @@ func (m *model) mint(t *rapid.T, bucket message.Bucket) *message.Message {
 	with = append(with, On(rapid.SampledFrom(topics).Draw(t, "topic")))
 	if rapid.IntRange(0, 2).Draw(t, "for pull") == 0 {
 		with = append(with, ForPull(), Leased(rapid.SampledFrom([]time.Duration{0, 0, time.Second}).Draw(t, "lease")))
+		if rapid.Bool().Draw(t, "serial") {
+			with = append(with, inLine)
+		}
 	}
 	if rapid.Bool().Draw(t, "by the intake") {
 		stamped := func(label string) message.Milli {
@@ -278,6 +281,7 @@ func (m *model) cancel(t *rapid.T) {
 			(r.Code == scheduler.CancelInFlight) != (was == message.StateInFlight) {
 			m.Fatalf("cancel of the %s message %s answers %s", was, uid, r.Code)
 		}
+		m.heard(tl, uid.Bucket(m.o.Buckets), false, r.Effect(uid.Bucket(m.o.Buckets)).Earlier...)
 		i := r.Info
 		return fmt.Sprintf("%s: %s due %d %s version %d ended %d uncertain %t%s", r.Code, i.UID, i.Due, i.State,
 			i.Version, i.EndedAt, i.Mark.Uncertain, short(err))

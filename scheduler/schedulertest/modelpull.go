@@ -284,12 +284,19 @@ func (m *model) drainPulled(bucket message.Bucket) {
 	}
 	settle(page.Leases, scheduler.Nack)
 	_, changed, _ := m.ref.Pauses(m.ctx)
-	for _, topic := range slices.Compact(slices.Clone(topics)) {
-		m.nonces++
-		m.leaseBy(scheduler.LeaseRequest{Bucket: bucket, Topic: topic, Limit: 1000, Bytes: wide, Over: true, Nonce: m.nonces,
-			Keep: time.Minute, Now: m.now, From: m.now, Length: time.Hour, Fixed: true, Pauses: changed})
+	for { // of a key one comes at a time
+		for _, topic := range slices.Compact(slices.Clone(topics)) {
+			m.nonces++
+			m.leaseBy(scheduler.LeaseRequest{Bucket: bucket, Topic: topic, Limit: 1000, Bytes: wide, Over: true,
+				Nonce: m.nonces, Keep: time.Minute, Now: m.now, From: m.now, Length: time.Hour, Fixed: true,
+				Pauses: changed})
+		}
+		taken := m.leasesIn(m.ref, bucket)
+		if len(taken) == 0 {
+			return
+		}
+		settle(taken, scheduler.Ack)
 	}
-	settle(m.leasesIn(m.ref, bucket), scheduler.Ack)
 }
 
 // lookPulled adds what consumers who pull see to a view.

@@ -129,6 +129,9 @@ func (m *model) requeue(t *rapid.T) {
 	if dead.Pull {
 		with = append(with, ForPull())
 	}
+	if dead.Serial {
+		with = append(with, inLine)
+	}
 	made := m.make(with...)
 	was := m.was[dead.UID]
 	done, uncertain := false, m.uncertain(dead.UID)

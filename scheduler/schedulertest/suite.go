@@ -47,7 +47,7 @@ func Exercise(t *testing.T, open Open) {
 		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
 		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises,
 		refusePromises,
-		quarantinePromises, pullPromises,
+		quarantinePromises, pullPromises, serialPromises,
 	)
 }
 

@@ -23,10 +23,10 @@ const (
 
 // scanRecord reads a row of brief or whole columns.
 func scanRecord(row scanner, all bool) (r record.Record, err error) {
-	var ttl, lease, content, version int64
+	var ttl, lease, pull, content, version int64
 	var digest, headers []byte
 	var ended sql.NullInt64
-	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &r.Pull, &lease,
+	into := []any{&r.UID, &r.Topic, &r.ID, &r.Key, &r.Priority, &ttl, &r.Attempt, &digest, &pull, &lease,
 		&content, &r.Due, &r.State,
 		&r.Mark.Uncertain, &r.Mark.Refusals,
 		&r.ChangedAt, &ended, &r.Kind, &r.Other, &r.ChangedBy, &r.Reason, &version}
@@ -40,6 +40,7 @@ func scanRecord(row scanner, all bool) (r record.Record, err error) {
 		return r, fmt.Errorf("read message %s: %w", r.UID, err)
 	}
 	copy(r.Digest[:], digest)
+	r.Pull, r.Serial = pull > 0, pull > 1
 	r.TTL, r.Lease = time.Duration(ttl)*time.Millisecond, time.Duration(lease)*time.Millisecond
 	r.Content, r.Version, r.EndedAt = uint64(content), uint64(version), message.Milli(ended.Int64)
 	r.Mark.Changes = uint32(r.Version - 1)

@@ -109,7 +109,7 @@ func (s *SQL) ranges(q record.RecordQuery) []stretch {
 	}
 	var all []stretch
 	for _, state := range states {
-		for pull := range int64(2) {
+		for pull := range int64(3) { // 2 are serial
 			all = append(all, stretch{"messages" + s.kind.index(index),
 				w.and("state = ?", int64(state)).and("pull = ?", pull)})
 		}
@@ -198,7 +198,7 @@ func (s *SQL) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Fo
 	if q.Topic != "" {
 		index, w = "messages_topic", s.andText(w, "topic", q.Topic)
 	}
-	w = w.and("state = ? AND pull IN (0, 1)", int64(message.StateWaiting)).and("due >= ?", int64(q.From)).
+	w = w.and("state = ? AND pull IN (0, 1, 2)", int64(message.StateWaiting)).and("due >= ?", int64(q.From)).
 		and("due < ?", int64(q.Until))
 	topic := "''"
 	if q.Pattern != "" {

@@ -180,7 +180,7 @@ func contentValues(values []any, c *record.Change) []any {
 	m := c.Message
 	return append(values, name(m.Topic), name(m.ID), name(m.Key), packContent(m), blob(m.Body),
 		int64(len(m.Body)+headersSize(m.Headers)),
-		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], bit(m.Pull), millis(m.Lease),
+		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], bit(m.Pull)+bit(m.Serial), millis(m.Lease),
 		number(c.Version))
 }
 

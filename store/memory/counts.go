@@ -109,6 +109,10 @@ func (t *Timeline) Totals(ctx context.Context, now message.Milli) ([]scheduler.T
 				}
 				pull.Add(w)
 			}
+			for _, l := range b.lines {
+				pull.Add(scheduler.Waiting{Count: len(l.behind), Oldest: head(l.behind),
+					Overdue: l.behind.upTo(message.ScoreNow(now), scheduler.MaxOverdue)})
+			}
 			total.Waiting[message.HoldPull] = pull
 			totals[n] = total
 			return nil

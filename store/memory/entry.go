@@ -48,8 +48,11 @@ func (b *bucket) home(e *entry) *order {
 	switch e.state {
 	case message.StateWaiting:
 		if e.message.Pull {
-			if e.pull.aside {
+			switch {
+			case e.pull.aside:
 				return &b.aside
+			case e.pull.behind:
+				return &b.lineOf(e).behind
 			}
 			return b.stretch(e.message.Topic, e.message.Priority)
 		}
@@ -85,6 +88,15 @@ func (b *bucket) enter(e *entry, rank int64) {
 		b.expect(e)
 		rank = e.message.Rank()
 	}
+	b.lineUp(e)
+	switch {
+	case e.state != message.StateWaiting || !e.message.Pull:
+	case e.pull.behind:
+		rank = e.message.Score()
+		b.behind[e.message.Topic]++
+	default:
+		b.hasten(e)
+	}
 	b.home(e).push(e, rank)
 	if own := e.message.Score(); e.state == message.StateWaiting && e.message.Mark.Lane != "" && rank > own {
 		e.behind = &entry{uid: e.uid}
@@ -103,8 +115,12 @@ func (b *bucket) leave(e *entry) {
 	}
 	b.count(e, -1)
 	if e.state == message.StateWaiting && e.message.Pull {
+		if e.pull.behind {
+			b.unhold(e.message.Topic)
+		}
 		b.unexpect(e)
 	}
+	b.stepOut(e)
 	if e.state == message.StateWaiting && len(*home) == 0 && e.message.Mark.Lane != "" {
 		delete(b.lanes, e.message.Mark.Lane)
 	}

@@ -138,9 +138,11 @@ type bucket struct {
 	topics  map[string]counts
 
 	pulls    map[string]toPull
-	aside    order // past their time to live, by score
-	leases   order // by their end
-	expiring order // by the end of the time to live
+	lines    map[string]*line // by topic and key
+	behind   map[string]int   // how many wait behind another one of their key, by topic
+	aside    order            // past their time to live, by score
+	leases   order            // by their end
+	expiring order            // by the end of the time to live
 	grants   map[scheduler.Nonce]*granted
 	forgets  order               // grants by when they are forgotten
 	hastened []scheduler.Earlier // by the call under way
@@ -179,6 +181,8 @@ func newBucket(r *record.Recording) *bucket {
 		lanes:   map[message.Lane]*lane{},
 		topics:  map[string]counts{},
 		pulls:   map[string]toPull{},
+		lines:   map[string]*line{},
+		behind:  map[string]int{},
 		grants:  map[scheduler.Nonce]*granted{},
 		graves:  newGraveyard(),
 	}

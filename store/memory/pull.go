@@ -16,6 +16,8 @@ type pulling struct {
 	expires message.Milli // end of the message's time to live, or 0
 	ending  *entry        // stands for the entry in expiring while it waits and expires
 	aside   bool          // it waits for the leader, past its time to live
+	behind  bool          // it waits behind another one of its key
+	keeps   bool          // it keeps its key while it waits for its retry
 	lease   *lease        // nil unless it is leased
 }
 
@@ -64,7 +66,7 @@ func (b *bucket) stretch(topic string, priority uint8) *order {
 	return &all[at].order
 }
 
-// expect notes that a message for pull waits: how long it lives, and whether its topic begins earlier.
+// expect notes that a message for pull waits, and how long it lives.
 func (b *bucket) expect(e *entry) {
 	m := e.message
 	if e.pull == nil {
@@ -77,6 +79,11 @@ func (b *bucket) expect(e *entry) {
 		e.pull.ending = &entry{uid: e.uid}
 		b.expiring.push(e.pull.ending, int64(e.pull.expires))
 	}
+}
+
+// hasten notes whether a topic begins earlier by an entry that enters its order.
+func (b *bucket) hasten(e *entry) {
+	m := e.message
 	if first := b.pulls[m.Topic].due(); first == 0 || m.Due < first {
 		b.hastened = append(b.hastened, scheduler.Earlier{Topic: m.Topic, Due: max(m.Due, 1)})
 	}
@@ -395,7 +402,7 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now messag
 		change.Reason = scheduler.ByConsumer(l.Consumer, (&cause{s.Kind, "", s.Reason}).words(false))
 		b.note(change)
 	}
-	e.pull.lease = nil
+	e.pull.lease, e.pull.keeps = nil, counts && e.message.Serial
 	b.wait(e, e.message.Score(), mark)
 }
 
@@ -479,6 +486,9 @@ func (b *bucket) leasesOf(q *scheduler.LeaseQuery, page *scheduler.LeasePage) {
 // waitingForPull returns the waiting messages that consumers pull, by score.
 func (b *bucket) waitingForPull() order {
 	all := slices.Clone(b.aside)
+	for _, l := range b.lines {
+		all = append(all, l.behind...)
+	}
 	for _, stretches := range b.pulls {
 		for _, s := range stretches {
 			for _, one := range s.order {
@@ -500,6 +510,7 @@ func (t *Timeline) Pulled(ctx context.Context, topics []string,
 		err := t.in(ctx, n, func(b *bucket) error {
 			for i, topic := range topics {
 				counts[i].Leased += b.topics[topic].leased
+				counts[i].Held += b.behind[topic]
 				for j, at := range until {
 					counts[i].Due[j] += b.pulls[topic].upTo(at, len(b.entries))
 				}

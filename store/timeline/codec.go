@@ -16,7 +16,7 @@ import (
 //
 //	 0     1  version, 1
 //	 1     1  flags: 1 named (an id and a digest follow), 2 a TTL, 4 an origin, 8 a retry schedule follows,
-//	          16 consumers pull it, 32 a lease follows
+//	          16 consumers pull it, 32 a lease follows, 64 one of its key at a time
 //	 2     1  priority
 //	 3     8  due, unix ms
 //	11     2  length of the meta part: everything up to the headers
@@ -61,7 +61,8 @@ const (
 	flagRetry  = 8
 	flagPull   = 16
 	flagLease  = 32
-	knownFlags = 2*flagLease - 1
+	flagSerial = 64
+	knownFlags = 2*flagSerial - 1
 
 	endUncertain = 1
 	endMeta      = 2
@@ -124,6 +125,9 @@ func packMeta(b []byte, m *message.Message) ([]byte, error) {
 	if m.Lease > 0 {
 		flags |= flagLease
 	}
+	if m.Serial {
+		flags |= flagSerial
+	}
 	start := len(b)
 	b = append(b, packedVersion, flags, m.Priority)
 	b = binary.BigEndian.AppendUint64(b, uint64(m.Due))
@@ -173,7 +177,7 @@ func unpack(uid message.UID, s string) (*message.Message, error) {
 		return nil, fmt.Errorf("%w: message %s: flags %b", scheduler.ErrNewer, uid, flags)
 	}
 	m := &message.Message{UID: uid, Priority: r.byte(), Due: message.Milli(r.uint64()),
-		Pull: flags&flagPull != 0}
+		Pull: flags&flagPull != 0, Serial: flags&flagSerial != 0}
 	meta := int(r.uint16())
 	m.Attempt = r.uint32()
 	m.Topic, m.ID, m.Key = r.text(int(r.byte())), r.text(int(r.byte())), r.text(int(r.byte()))

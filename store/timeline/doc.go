@@ -20,6 +20,9 @@
 //	{ns:b}:pull           ZSET uid → score, as in due, of the messages that consumers pull and nobody leases
 //	{ns:b}:pull:<topic>   ZSET uid → (255 - priority) * 2^45 + due_ms: the order in which they are handed out, of those
 //	                      within their time to live
+//	{ns:b}:chain:<topic>\0<key>  ZSET uid → score, as in due, of a key's serial messages that wait without having the key
+//	{ns:b}:serial         HASH topic\0key → uid of the serial message that has the key: leased, or waiting for its retry
+//	{ns:b}:chained        HASH topic → how many serial messages stand behind another one of their key
 //	{ns:b}:pulls          ZSET topic → a time no later than the earliest due time in pull:<topic>; exactly the topics
 //	                      whose order holds something
 //	{ns:b}:lease          HASH uid → nonce, when the lease began, end of the message's time to live or 0, consumer

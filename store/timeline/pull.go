@@ -262,9 +262,10 @@ func (t *Redis) Pulled(ctx context.Context, topics []string,
 		failed := t.askAll(ctx, calls, func(i int, a *answer) error {
 			bucket, before := left[i], at[left[i]]
 			for a.more() && at[bucket] < len(topics) {
-				w := a.words("counts", 1+len(until))
+				w := a.words("counts", 2+len(until))
 				c := &counts[at[bucket]]
 				c.Leased += w.count("leased")
+				c.Held += w.count("held")
 				for j := range until {
 					c.Due[j] += w.count("due")
 				}

@@ -102,9 +102,9 @@ func TestRestore_KeepsARecordWithAFlagOfANewerTarry(t *testing.T) {
 	b.lease(ended, 1)
 	b.settle(scheduler.Settle{Verb: scheduler.Ack, UID: ended.UID, Topic: ended.Topic, Nonce: 1}, 1<<40)
 	packed, end := b.packed(live), b.packed(ended)
-	b.spoil(live, packed[:1]+"\x50"+packed[2:])
+	b.spoil(live, packed[:1]+"\x90"+packed[2:])
 	at := 24 + int(end[23])
-	b.spoil(ended, end[:at+1]+"\x50"+end[at+2:])
+	b.spoil(ended, end[:at+1]+"\x90"+end[at+2:])
 	for _, m := range []*message.Message{live, ended} {
 		if _, err := b.Find(t.Context(), scheduler.Ref{UID: m.UID}); !errors.Is(err, scheduler.ErrUnreadable) &&
 			!errors.Is(err, scheduler.ErrNewer) {

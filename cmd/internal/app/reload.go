@@ -52,7 +52,7 @@ func useTopics(t *scheduler.Topics, cfg config.Serve) error {
 		}
 		list[i] = &scheduler.Topic{
 			Pattern: c.Pattern, Retry: schedule, TTL: c.TTL, Rate: c.Rate, CatchUp: c.CatchUpRate,
-			Deliver: answer.Delivers(c.Deliver), Lease: c.Lease,
+			Deliver: answer.Delivers(c.Deliver), Lease: c.Lease, Serial: c.Serial,
 			Dead: c.Dead, Expired: c.Expired, Drop: c.Core == "drop", Partitions: c.Partitions,
 		}
 	}

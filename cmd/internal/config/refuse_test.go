@@ -130,8 +130,8 @@ func TestSettingsThatContradictEachOtherAreRefused(t *testing.T) {
 			`nats.listen: "127.0.0.1:1" needs store: memory (limit: remove it)`},
 		{serve, "--seeds.listen=127.0.0.1:1", `seeds.listen: "127.0.0.1:1" needs seeds.token`},
 		{serve, "--seeds.token=old", `seeds.token: "old" needs seeds.listen`},
-		{dev, "--seeds.listen=[::1]:80 --seeds.token=old", `seeds.token: "old" is none of http.tokens (limit: the name of one ` +
-			`of them)`},
+		{dev, "--seeds.listen=[::1]:80 --seeds.token=old",
+			`seeds.token: "old" is none of http.tokens (limit: the name of one of them)`},
 		{dev, "--seeds.listen=:80 --seeds.token=shop --http.tokens_file=" + write(t, "tokens: ["+oneToken+"]"),
 			`seeds.listen: ":80" lets other machines in without a token (limit: a loopback address, or ` +
 				`seeds.insecure: true)`},

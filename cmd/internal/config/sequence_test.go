@@ -260,6 +260,7 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 		topic("ttl: 90000h"):      "is above 87672h",
 		topic("core: keep"): `topics[1].core: "keep" is not one of the ` +
 			`choices (limit: hold or drop)`,
+		topic("serial: true"):           `topics[1].serial: "true" goes with deliver: pull alone`,
 		topic("deliver: pull, rate: 5"): `topics[1].rate: "5" goes with deliver: mq alone`,
 		topic("lease: 99ms"):            "topics[1].lease: ",
 		topic(

@@ -12,10 +12,11 @@ type Topic struct {
 	Pattern     string        `koanf:"pattern"`
 	Deliver     string        `koanf:"deliver"` // mq or pull; empty: mq, unless camellia's sendMsg sends it
 	Lease       time.Duration `koanf:"lease"`   // 0: 30 s
-	Retry       string        `koanf:"retry"`   // as wire.ParseRetry reads it; empty: the setting retry
-	TTL         time.Duration `koanf:"ttl"`     // 0: for ever
-	Core        string        `koanf:"core"`    // hold or drop
-	Rate        float64       `koanf:"rate"`    // a second; 0: no bound
+	Serial      bool          `koanf:"serial"`
+	Retry       string        `koanf:"retry"` // as wire.ParseRetry reads it; empty: the setting retry
+	TTL         time.Duration `koanf:"ttl"`   // 0: for ever
+	Core        string        `koanf:"core"`  // hold or drop
+	Rate        float64       `koanf:"rate"`  // a second; 0: no bound
 	CatchUpRate float64       `koanf:"catch_up_rate"`
 	Dead        string        `koanf:"dead"` // subjects that get copies; empty for none
 	Expired     string        `koanf:"expired"`
@@ -48,6 +49,9 @@ func topicList() sequence {
 			{name: "lease", computed: "30s", limit: span(wire.LeastLease, wire.MostLease),
 				help: "how long a consumer may hold a message that it has pulled, if neither the pull nor the push " +
 					"says it"},
+			{name: "serial", fallback: "false", limit: toggle{},
+				help: "hand out the messages of one key one after the other: the next once the one before has ended; " +
+					"needs deliver: pull"},
 			{name: "retry", computed: "the setting retry", limit: schedule(),
 				help: "when a message without its own schedule is delivered again, after a consumer sent it back or " +
 					"NATS permanently refused it; after the last delay it is dead"},
@@ -92,6 +96,9 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 		}
 		if field, value := t.forNATS(); t.Deliver == wire.PullWord && field != "" {
 			refuse(field, value, "goes with deliver: mq alone")
+		}
+		if t.Serial && t.Deliver != wire.PullWord {
+			refuse("serial", "true", "goes with deliver: pull alone; on NATS partitions keep a key in order")
 		}
 		for _, c := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
 			switch err := wire.CheckNotOwn(c.subject, prefix); {

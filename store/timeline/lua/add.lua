@@ -341,7 +341,9 @@ if #set > 0 then
   local all, queues, least = {}, {}, {} -- by topic: uids and places, and the earliest due time
   for uid in pairs(offers) do
     local packed = stands(uid)
-    if pulled(packed) then
+    if pulled(packed) and serial(packed) then
+      offer(packed, uid, expiry(packed))
+    elseif pulled(packed) then
       local on, at, expires = topic(packed), due(packed), expiry(packed)
       push(all, score(packed), uid)
       queues[on] = queues[on] or {}

@@ -41,7 +41,7 @@ local small, marks = redis.call('EXISTS', BIG) == 0, redis.call('EXISTS', MARK) 
 while not full and not out and #uids < limit and aside < 1000 do
   local asked = math.min(limit - #uids, 250)
   local read = ready(from, now, asked)
-  local gone, leases, ends, took, limited = {}, {}, {}, {}, {}
+  local gone, leases, ends, took, limited, serials = {}, {}, {}, {}, {}, {}
   local records = small and #read > 0 and redis.call('HMGET', MSG, unpack(read))
   for i, uid in ipairs(read) do
     local packed = records and records[i] or redis.call('HGET', MSG, uid)
@@ -55,6 +55,7 @@ while not full and not out and #uids < limit and aside < 1000 do
       gone[#gone + 1] = uid
     elseif expires and tonumber(expires) <= now then
       gone[#gone + 1] = uid
+      if serial(packed) then push(serials, uid, packed) end
       aside = aside + 1
     else
       weight = weight + #packed
@@ -62,6 +63,7 @@ while not full and not out and #uids < limit and aside < 1000 do
       local own = bit.band(flags, 32) == 32 and ARGV[10] ~= '1'
       local till = start + (own and struct.unpack('>I4', packed, #meta(packed) - 3) or usual)
       gone[#gone + 1], took[#took + 1], uids[#uids + 1] = uid, uid, uid
+      if flags > 63 then push(serials, uid, packed) end
       if till ~= last then
         last, text = till, string.format('%.0f', till)
         latest, first = math.max(latest, till), math.min(first or till, till)
@@ -80,6 +82,15 @@ while not full and not out and #uids < limit and aside < 1000 do
     redis.call('HSET', LEASE, unpack(leases))
     redis.call('ZADD', leases_of(on), unpack(ends))
     redis.call('ZADD', LEASING, 'LT', first, on)
+  end
+  for i = 1, #serials, 2 do
+    local chain, held, name = line(serials[i + 1])
+    if not redis.call('HGET', LEASE, serials[i]) then
+      step_out(serials[i + 1], serials[i], true)
+    else
+      redis.call('ZREM', chain, serials[i])
+      redis.call('HSET', held, name, serials[i])
+    end
   end
   out = #read < asked and not full
 end

@@ -163,82 +163,6 @@ local function rank(packed) return string.format('%.0f', (255 - string.byte(pack
 
 local function leases_of(on) return string.sub(GEN, 1, -4) .. 'leased:' .. on end
 
--- expiry returns when the time to live of a message for pull is over, or nil if it has none.
-local function expiry(packed)
-  if bit.band(string.byte(packed, 2), 2) == 0 then return nil end
-  return due(packed) + struct.unpack('>i8', packed, source(packed) - 7)
-end
-
--- hasten notes in hastened that an order begins earlier: the bucket's ('') or that of a topic's messages for pull.
-local hastened = {}
-local function hasten(on, at) push(hastened, on, string.format('%.0f', at)) end
-
--- await notes that a message of a topic is due at a time.
-local function await(on, at)
-  if redis.call('ZADD', PULLS, 'LT', 'CH', at, on) == 1 then hasten(on, at) end
-end
-
--- offer puts a message for pull into its orders. expires is the end of its time to live, or nil.
-local function offer(packed, uid, expires)
-  local on, at = topic(packed), due(packed)
-  redis.call('ZADD', PULL, score(packed), uid)
-  redis.call('ZADD', queue(on), rank(packed), uid)
-  if expires then redis.call('ZADD', EXPIRES, expires, uid) end
-  await(on, at)
-end
-
--- withdraw removes a message for pull from its orders. It returns 1 if the message was in them, else 0.
-local function withdraw(on, uid)
-  local from = queue(on)
-  redis.call('ZREM', from, uid)
-  redis.call('ZREM', EXPIRES, uid)
-  if redis.call('EXISTS', from) == 0 then redis.call('ZREM', PULLS, on) end
-  return redis.call('ZREM', PULL, uid)
-end
-
--- unlease removes the lease of a message.
-local function unlease(on, uid)
-  local from = leases_of(on)
-  redis.call('HDEL', LEASE, uid)
-  redis.call('ZREM', from, uid)
-  if redis.call('EXISTS', from) == 0 then redis.call('ZREM', LEASING, on) end
-end
-
--- enter puts a message that waits in no lane into its order. before is the head of the bucket's own order before the
--- message left it, or nil.
-local function enter(packed, uid, before)
-  if pulled(packed) then return offer(packed, uid, expiry(packed)) end
-  local place = score(packed)
-  before = before or head(DUE)
-  redis.call('ZADD', DUE, place, uid)
-  if not before or tonumber(place) < tonumber(before) then hasten('', due(packed)) end
-end
-
--- leave removes a waiting message from its order: those for pull, the bucket's, or that of the lane in its mark. It
--- returns 1 if the message was in that order, else 0.
-local function leave(record, mark, uid)
-  if pulled(record) then return withdraw(topic(record), uid) end
-  local aside = lane(mark)
-  if not aside then return redis.call('ZREM', DUE, uid) end
-  redis.call('ZREM', behind(aside), uid)
-  return redis.call('ZREM', parked(aside), uid)
-end
-
--- take_out removes a waiting message that is about to end from every key but msg.
-local function take_out(record, mark, uid)
-  leave(record, mark, uid)
-  redis.call('HDEL', MARK, uid)
-  redis.call('HDEL', NEXT, uid)
-end
-
--- placed reports whether a live message stands in its order or is in flight. A message that does neither was claimed by
--- a leader that could not read it.
-local function placed(record, mark, uid)
-  local aside = lane(mark)
-  return holder(uid, record)
-    or redis.call('ZSCORE', pulled(record) and PULL or aside and parked(aside) or DUE, uid) ~= false
-end
-
 -- content returns the packed message, or what remains of it, from the record of an end.
 local function content(record)
   return string.sub(record, 25 + string.byte(record, 24))
@@ -277,7 +201,7 @@ end
 -- only.
 local function remains(packed)
   local flags = string.byte(packed, 2)
-  local left = bit.band(flags, 19)
+  local left = bit.band(flags, 83)
   if left == flags then return meta(packed) end
   local length = source(packed)
   return string.sub(packed, 1, 1) .. string.char(left) .. string.sub(packed, 3, 11)
@@ -290,7 +214,7 @@ local function may(from, to, kind)
 end
 
 -- strange reports whether a packed message has a flag that this tarry does not know.
-local function strange(packed) return live(packed) and (string.byte(packed, 2) or 0) > 63 end
+local function strange(packed) return live(packed) and (string.byte(packed, 2) or 0) > 127 end
 
 -- packs reports whether the fields that the scripts read of a packed message lie within it.
 local function packs(packed)
@@ -489,6 +413,155 @@ local function called(packed)
   local id = string.sub(packed, at + 1, at + string.byte(packed, at))
   at = at + 1 + #id
   return id, string.sub(packed, at + 1, at + string.byte(packed, at))
+end
+
+-- expiry returns when the time to live of a message for pull is over, or nil if it has none.
+local function expiry(packed)
+  if bit.band(string.byte(packed, 2), 2) == 0 then return nil end
+  return due(packed) + struct.unpack('>i8', packed, source(packed) - 7)
+end
+
+-- hasten notes in hastened that an order begins earlier: the bucket's ('') or that of a topic's messages for pull.
+local hastened = {}
+local function hasten(on, at) push(hastened, on, string.format('%.0f', at)) end
+
+-- await notes that a message of a topic is due at a time.
+local function await(on, at)
+  if redis.call('ZADD', PULLS, 'LT', 'CH', at, on) == 1 then hasten(on, at) end
+end
+
+-- Serial messages (flag 64) of one topic and key stand in a line. At most one of them has the key, in the hash serial:
+-- the leased one, or the one that waits for its retry. The ZSET chain has the others that wait. While none has the key,
+-- the first of these stands in the topic's queue, as the one that has it does while it waits. chained counts, by topic,
+-- those that stand behind.
+local function serial(packed) return bit.band(string.byte(packed, 2), 64) == 64 end
+
+local function line(packed)
+  local on, _, key = topic(packed), called(packed)
+  local keys, name = string.sub(GEN, 1, -4), on .. '\0' .. key
+  return keys .. 'chain:' .. name, keys .. 'serial', name
+end
+
+local function stand_behind(on, n)
+  local key = string.sub(GEN, 1, -4) .. 'chained'
+  if redis.call('HINCRBY', key, on, n) <= 0 then redis.call('HDEL', key, on) end
+end
+
+-- promote lets the first of a line stand in the queue. One that cannot be read stands in no line: it is restored anew.
+local function promote(on, chain)
+  local next = redis.call('ZRANGE', chain, 0, 0)[1]
+  while next do
+    local record = redis.call('HGET', MSG, next)
+    stand_behind(on, -1)
+    if sound(record) and pulled(record) then
+      redis.call('ZADD', queue(on), rank(record), next)
+      return await(on, due(record))
+    end
+    redis.call('ZREM', chain, next)
+    next = redis.call('ZRANGE', chain, 0, 0)[1]
+  end
+end
+
+-- step_out takes a serial message out of its line, in which it has the key or waits. stood says that it stood in the
+-- queue.
+local function step_out(packed, uid, stood)
+  local chain, held, name = line(packed)
+  if redis.call('HGET', held, name) == uid then
+    redis.call('HDEL', held, name)
+  elseif redis.call('ZREM', chain, uid) == 0 then
+    return -- it waits for the leader, past its time to live
+  elseif not stood then
+    return stand_behind(topic(packed), -1)
+  end
+  promote(topic(packed), chain)
+end
+
+-- line_up puts a serial message that waits into its line, and reports whether it is to stand in the queue. A key whose
+-- message has gone with its record is free.
+local function line_up(packed, uid)
+  local chain, held, name = line(packed)
+  local on, has = topic(packed), redis.call('HGET', held, name)
+  if has and redis.call('HEXISTS', LEASE, has) == 0 and not redis.call('ZSCORE', PULL, has) then
+    redis.call('HDEL', held, name)
+    has = false
+  end
+  local front = redis.call('ZRANGE', chain, 0, 0)[1]
+  if front and not has and not redis.call('ZSCORE', queue(on), front) then
+    promote(on, chain)
+    front = redis.call('ZRANGE', chain, 0, 0)[1]
+  end
+  redis.call('ZADD', chain, score(packed), uid)
+  if has or redis.call('ZRANGE', chain, 0, 0)[1] ~= uid then
+    stand_behind(on, 1)
+    return false
+  end
+  if front and redis.call('ZREM', queue(on), front) == 1 then stand_behind(on, 1) end
+  return true
+end
+
+-- offer puts a message for pull into its orders. expires is the end of its time to live, or nil. has is whether it
+-- has its key, if it is serial.
+local function offer(packed, uid, expires, has)
+  local on, at = topic(packed), due(packed)
+  redis.call('ZADD', PULL, score(packed), uid)
+  if expires then redis.call('ZADD', EXPIRES, expires, uid) end
+  if serial(packed) and not has and not line_up(packed, uid) then return end
+  redis.call('ZADD', queue(on), rank(packed), uid)
+  await(on, at)
+end
+
+-- withdraw removes a message for pull from its orders. packed is nil if it cannot be read. It returns 1 if the message
+-- was in them, else 0.
+local function withdraw(on, uid, packed)
+  local from = queue(on)
+  local stood = redis.call('ZREM', from, uid) == 1
+  redis.call('ZREM', EXPIRES, uid)
+  if packed and serial(packed) then step_out(packed, uid, stood) end
+  if redis.call('EXISTS', from) == 0 then redis.call('ZREM', PULLS, on) end
+  return redis.call('ZREM', PULL, uid)
+end
+
+-- unlease removes the lease of a message.
+local function unlease(on, uid)
+  local from = leases_of(on)
+  redis.call('HDEL', LEASE, uid)
+  redis.call('ZREM', from, uid)
+  if redis.call('EXISTS', from) == 0 then redis.call('ZREM', LEASING, on) end
+end
+
+-- enter puts a message that waits in no lane into its order. before is the head of the bucket's own order before the
+-- message left it, or nil.
+local function enter(packed, uid, before)
+  if pulled(packed) then return offer(packed, uid, expiry(packed)) end
+  local at = score(packed)
+  before = before or head(DUE)
+  redis.call('ZADD', DUE, at, uid)
+  if not before or tonumber(at) < tonumber(before) then hasten('', due(packed)) end
+end
+
+-- leave removes a waiting message from its order: those for pull, the bucket's, or that of the lane in its mark. It
+-- returns 1 if the message was in that order, else 0.
+local function leave(record, mark, uid)
+  if pulled(record) then return withdraw(topic(record), uid, record) end
+  local aside = lane(mark)
+  if not aside then return redis.call('ZREM', DUE, uid) end
+  redis.call('ZREM', behind(aside), uid)
+  return redis.call('ZREM', parked(aside), uid)
+end
+
+-- take_out removes a waiting message that is about to end from every key but msg.
+local function take_out(record, mark, uid)
+  leave(record, mark, uid)
+  redis.call('HDEL', MARK, uid)
+  redis.call('HDEL', NEXT, uid)
+end
+
+-- placed reports whether a live message stands in its order or is in flight. A message that does neither was claimed by
+-- a leader that could not read it.
+local function placed(record, mark, uid)
+  local aside = lane(mark)
+  return holder(uid, record)
+    or redis.call('ZSCORE', pulled(record) and PULL or aside and parked(aside) or DUE, uid) ~= false
 end
 
 -- unname removes a uid from the name of its packed message.

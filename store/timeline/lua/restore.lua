@@ -84,7 +84,8 @@ for i = 1, n do
     end
     if spoiled then
       redis.call('HDEL', REFUSED, uid)
-      counted = leave('', redis.call('HGET', MARK, uid), uid) + withdraw(on, uid) > 0 or counted
+      counted = leave('', redis.call('HGET', MARK, uid), uid)
+        + withdraw(on, uid, lives and value or content(value)) > 0 or counted
       for _, lane in ipairs(lost and redis.call('SMEMBERS', LANES) or {}) do -- its mark may not say in which lane it is
         redis.call('ZREM', behind(lane), uid)
         redis.call('ZREM', parked(lane), uid)

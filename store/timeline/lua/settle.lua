@@ -78,12 +78,17 @@ local function back(uid, packed, lease, verb, at, kind, reason)
   redis.call('HSETNX', key, '', '-') -- after an extend the grant may be forgotten
   if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
   if expires > 0 and expires <= now then
+    if serial(packed) then step_out(packed, uid, false) end
     return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
   end
   if nexts and comeback(uid, packed, uncertain(mark), was, ARGV[2], log) then
+    if serial(packed) then step_out(packed, uid, false) end
     return redis.call('HGET', MSG, uid), ''
   end
-  if not counts then mark = was end
+  if not counts then
+    mark = was
+    if serial(packed) then step_out(packed, uid, false) end
+  end
   if counts or kind ~= KIND_PLAIN then
     if counts then
       packed = string.sub(packed, 1, 3) .. struct.pack('>i8', at) .. string.sub(packed, 12)
@@ -94,7 +99,7 @@ local function back(uid, packed, lease, verb, at, kind, reason)
     redis.call('HSET', MARK, uid, mark)
     change(uid, from, attempt, '0', amended(packed, mark, cause(kind, reason, consumer), ''))
   end
-  offer(packed, uid, expires > 0 and expires or nil)
+  offer(packed, uid, expires > 0 and expires or nil, counts)
   return packed, mark
 end
 
@@ -175,6 +180,7 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     local from, _, consumer = read(lease)
     mark = effective(mark, record)
     unlease(on, uid)
+    if serial(record) then step_out(record, uid, false) end
     return tell(1, finish(uid, record, mark, verb == 'a' and STATE_DELIVERED or STATE_DEAD,
       cause(kind, reason, consumer), from, attempt_of(record, mark)), '')
   end
@@ -186,7 +192,7 @@ end
 local function ack_all(uids, on, nonce, kind, reason)
   local records, leases = redis.call('HMGET', MSG, unpack(uids)), redis.call('HMGET', LEASE, unpack(uids))
   local marks = redis.call('EXISTS', MARK) == 1 and redis.call('HMGET', MARK, unpack(uids))
-  local freed, ended, done = {}, {}, {}
+  local freed, ended, done, serials = {}, {}, {}, {}
   local last, was, since, n, tries, head, middle, answer -- mostly all leases and marks are the same
   for i, uid in ipairs(uids) do
     local record, lease = records[i], leases[i]
@@ -203,6 +209,7 @@ local function ack_all(uids, on, nonce, kind, reason)
       push(ended, uid, over)
       done[uid], freed[#freed + 1], gone[#gone + 1] = true, uid, uid
       if CONTEXT ~= '' then change(uid, since, attempt_of(record, mark), tries, over) end
+      if serial(record) then push(serials, uid, record) end
       told[item + i] = answer
     end
   end
@@ -214,6 +221,7 @@ local function ack_all(uids, on, nonce, kind, reason)
   if marks then redis.call('HDEL', MARK, unpack(freed)) end
   if nexts then redis.call('HDEL', NEXT, unpack(freed)) end
   redis.call('HSET', MSG, unpack(ended))
+  for i = 1, #serials, 2 do step_out(serials[i + 1], serials[i], false) end
 end
 
 local small, i = redis.call('EXISTS', BIG) == 0, 4
