@@ -21,7 +21,10 @@ import (
 // concerns the request as a whole has another status: its origin, its method and the caller's rights. docs/seeds.md
 // tells what differs.
 
-const camelliaPrefix = "/camellia/delayQueue/"
+const (
+	camelliaPrefix = "/camellia/delayQueue/"
+	camelliaLong   = camelliaPrefix + "longPollingMsg"
+)
 
 // The codes of camellia.
 const (
@@ -472,14 +475,19 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 	if err == nil {
 		return nil
 	}
-	if long {
-		select {
-		case <-time.After(min(wait, time.Second)):
-		case <-r.Context().Done():
-		case <-s.stopping.Done():
-		}
+	if long && s.judged(r, err).Status != http.StatusForbidden { // which refuse answers late
+		s.later(r, min(wait, time.Second))
 	}
 	return s.camelliaRefuse(w, r, err)
+}
+
+// later waits before a refusal, unless the client goes or the instance stops.
+func (s *Server) later(r *http.Request, wait time.Duration) {
+	select {
+	case <-time.After(wait):
+	case <-r.Context().Done():
+	case <-s.stopping.Done():
+	}
 }
 
 // errorDetail returns what is wrong with a field, without the field's name.

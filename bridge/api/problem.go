@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -58,6 +59,9 @@ func refusal(status int, word, format string, args ...any) error {
 // refuse answers a request with the problem for an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	known := s.judged(r, err)
+	if r.URL.Path == camelliaLong {
+		s.later(r, time.Second)
+	}
 	if o, ok := w.(*observed); ok && o.visit != nil {
 		o.visit.audit.word = known.Word
 	}

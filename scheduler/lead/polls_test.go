@@ -99,6 +99,26 @@ func TestPoll_WakesWhenAMessageIsDue(t *testing.T) {
 	})
 }
 
+// A client that closes just before its poll looks takes no message, not even for the moment until it is given back.
+func TestPoll_OfAClientThatHasGoneLeasesNothing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := watching(t)
+		r.Push(scheduler.Push{Topic: "work"})
+		store.lease = func(all []scheduler.Leased) {
+			for i := range all {
+				if len(all[i].Messages) > 0 {
+					t.Errorf("leased %+v", all[i].Messages)
+				}
+			}
+		}
+		ctx, gone := context.WithCancel(t.Context())
+		gone()
+		if w := wait(ctx, r.S.Scheduler, 1, time.Second); len(w.found) > 0 || w.err == nil {
+			t.Errorf("got %v, %v", w.found, w.err)
+		}
+	})
+}
+
 // What comes between a look and the wait after it is not missed: the poll stands in its line before it looks.
 func TestPoll_MissesNothingBetweenItsLookAndItsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -200,6 +200,10 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	if got := c.look("work", "w1"); got["status"] != 3.0 {
 		t.Errorf("pulled, it is %v", got)
 	}
+	if again := c.send("topic", "work", "msgId", "w1", "msg", "other", "delayMillis", "0"); again["msg"] != "w1" ||
+		again["status"] != 3.0 {
+		t.Errorf("the msgId of a pulled message again: %v", again)
+	}
 	if got := c.look("work", "w3"); got["status"] != 2.0 {
 		t.Errorf("due, it is %v", got)
 	}
@@ -284,7 +288,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	for _, one := range data["requestStatsList"].([]any) {
 		counts[one.(fields)["topic"]] = one.(fields)
 	}
-	if got := counts["work"]; !slices.Equal(names(got), camelliaCounts) || got["sendMsg"] != 3.0 ||
+	if got := counts["work"]; !slices.Equal(names(got), camelliaCounts) || got["sendMsg"] != 4.0 ||
 		got["pullMsg"] != 4.0 || got["ackMsg"] != 2.0 || got["deleteMsg"] != 0.0 || got["triggerMsgReady"] != 3.0 {
 		t.Errorf("getMonitorData counts %v", got)
 	}

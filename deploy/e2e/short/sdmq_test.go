@@ -220,7 +220,17 @@ http:
 	if err != nil || r.StatusCode != http.StatusForbidden {
 		t.Errorf("for a foreign host: %v, %v", r, err)
 	}
-	sdmq{t, d.Addr}.ask("GET", "/get/got?wait=0", "", 401)
+	own := sdmq{t, d.Addr}
+	own.ask("GET", "/get/got?wait=0", "", 401)
+	// Camellia's SDK repeats a long poll at once.
+	for _, target := range []string{listen, d.Addr} {
+		begun := time.Now()
+		own.addr = target
+		if a := own.ask("POST", "/camellia/delayQueue/longPollingMsg?topic=none", "", map[string]int{listen: 403,
+			d.Addr: 401}[target]); time.Since(begun) < time.Second {
+			t.Errorf("a long poll is refused after %s: %s", time.Since(begun), a)
+		}
+	}
 }
 
 func wide(n int) string { return strings.Repeat("w", n) }
