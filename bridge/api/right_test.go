@@ -478,7 +478,10 @@ func TestRights_ARefusalChangesNothing(t *testing.T) {
 		j, s, nodes := &journal{}, newCounting(), &cluster{}
 		s.found = nil // nothing that a change could be answered 409 for
 		d := open(t, keeping(j), with(s), letting(crowd()...), func(c *api.Config) { c.Cluster = nodes })
-		for _, body := range bodies {
+		for at, body := range bodies {
+			if at > 0 && strings.HasSuffix(c.target, "longPollingMsg") {
+				break // a refusal takes a second
+			}
 			for _, header := range senders {
 				j.asked, nodes.reasons = nil, nil
 				a := call(t, d, c.method, c.target, body, header...)
