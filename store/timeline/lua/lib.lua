@@ -89,6 +89,7 @@ end
 -- then, and may have been delivered without a trace.
 local function effective(mark, packed)
   mark = mark or ''
+  if doubt == 0 and doubt_pull == 0 then return mark end
   local since = pulled(packed) and doubt_pull or doubt
   if since == 0 or due(packed) > since or uncertain(mark) then return mark end
   if mark == '' then return '1:0:0:' end
@@ -218,14 +219,16 @@ local function strange(packed) return live(packed) and (string.byte(packed, 2) o
 
 -- packs reports whether the fields that the scripts read of a packed message lie within it.
 local function packs(packed)
-  if #packed < 20 or not live(packed) or strange(packed) then return false end
-  local at = 18
+  local form, flags = string.byte(packed, 1, 2)
+  if #packed < 20 or form ~= FORM_MESSAGE or flags > 127 then return false end
+  local at, length = 18, struct.unpack('>I2', packed, 12)
   for _ = 1, 3 do at = at + 1 + (string.byte(packed, at) or #packed) end
-  local flags, length = string.byte(packed, 2), struct.unpack('>I2', packed, 12)
   if flags % 2 == 1 then at = at + 16 end
-  if bit.band(flags, 2) == 2 then at = at + 8 end
-  if bit.band(flags, 4) == 4 then at = at + 18 end
-  if bit.band(flags, 32) == 32 then at = at + 4 end
+  if flags % 16 > 1 or flags % 64 > 31 then -- most messages have none of these; each call costs as much as the rest
+    if bit.band(flags, 2) == 2 then at = at + 8 end
+    if bit.band(flags, 4) == 4 then at = at + 18 end
+    if bit.band(flags, 32) == 32 then at = at + 4 end
+  end
   return at - 1 <= length and length <= #packed
 end
 
