@@ -131,6 +131,24 @@ var (
 
 func names(m fields) []string { return slices.Sorted(maps.Keys(m)) }
 
+// listening subscribes to a subject of the daemon's NATS until the test ends.
+func listening(t *testing.T, d *site.Dev, subject string) *nats.Subscription {
+	t.Helper()
+	nc, err := nats.Connect("nats://" + d.Nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	heard, err := nc.SubscribeSync(subject)
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return heard
+}
+
 func millis(v any) float64 { n, _ := v.(float64); return n }
 
 // Every request and every sentence of camellia's page, in its order.
@@ -388,18 +406,7 @@ func (c camellia) refuses() {
 // aloud sends to a topic whose settings say aloud that NATS carries it.
 func (c camellia) aloud(d *site.Dev) {
 	c.Helper()
-	nc, err := nats.Connect("nats://" + d.Nats)
-	if err != nil {
-		c.Fatal(err)
-	}
-	defer nc.Close()
-	heard, err := nc.SubscribeSync("aloud")
-	if err != nil {
-		c.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		c.Fatal(err)
-	}
+	heard := listening(c.T, d, "aloud")
 	c.send("topic", "aloud", "msg", "hello", "delayMillis", "100", "msgId", "n1")
 	if m, err := heard.NextMsg(site.Patience); err != nil || string(m.Data) != "hello" {
 		c.Errorf("NATS brings %v, %v", m, err)

@@ -13,8 +13,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -26,15 +24,7 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	data := t.TempDir()
 	d := site.StartDev(t, "pull", "--data", data)
 	d.Ready(t)
-	nc, err := nats.Connect("nats://" + d.Nats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	left, err := nc.SubscribeSync("work.>")
-	if err != nil {
-		t.Fatal(err)
-	}
+	left := listening(t, d, "work.>")
 	call := func(method, path string, body any, status int) map[string]any {
 		t.Helper()
 		a, err := d.Call(t.Context(), method, path, body)

@@ -14,8 +14,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
-
 	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -80,18 +78,7 @@ http:
 	d := site.StartDev(t, "sdmq", "--config", settings)
 	d.Ready(t)
 	s := sdmq{t, listen}
-	nc, err := nats.Connect("nats://" + d.Nats)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer nc.Close()
-	heard, err := nc.SubscribeSync("ces")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	heard := listening(t, d, "ces")
 
 	// /push, with all that the README sends, goes to NATS and not early.
 	begun := time.Now()
