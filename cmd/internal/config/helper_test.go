@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -86,7 +87,7 @@ func value(t *testing.T, target any, s setting) string {
 	if field.Kind() == reflect.String {
 		return field.String()
 	}
-	return s.limit.show(field.Interface())
+	return show(s.limit, field.Interface())
 }
 
 func everyCommand() []command { return []command{serve, dev, client, migrate} }
@@ -189,7 +190,7 @@ func plain(l limit, value any) any {
 	case ranged[int], ranged[float64], toggle, several:
 		return value
 	}
-	return l.show(value)
+	return show(l, value)
 }
 
 // encoded is a list as a person would write it in YAML; nil for an empty one.
@@ -252,3 +253,24 @@ func collect(v reflect.Value, path string, found map[string]reflect.Value) {
 func isSequence(t reflect.Type) bool {
 	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Struct
 }
+
+func (s setting) flag() string { return flagName(s.name) }
+
+// show is the inverse of read.
+func show(l limit, value any) string { return l.(interface{ show(any) string }).show(value) }
+
+func (l ranged[N]) show(v any) string {
+	var zero N
+	if n := v.(N); n != zero || l.zero == "" {
+		return l.print(n)
+	}
+	return "0"
+}
+
+func (toggle) show(v any) string { return strconv.FormatBool(v.(bool)) }
+
+func (l choice) show(v any) string { return v.(string) }
+
+func (l text) show(v any) string { return v.(string) }
+
+func (l several) show(v any) string { return strings.Join(v.([]string), ",") }

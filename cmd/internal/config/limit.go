@@ -22,8 +22,6 @@ type limit interface {
 	words() string
 	// read turns text into the Go value; its error completes "http.listen: "x" ...".
 	read(text string) (any, error)
-	// show is the inverse of read.
-	show(value any) string
 }
 
 // ranged is a number from min to max: an integer, a size, a span or an amount.
@@ -43,14 +41,6 @@ func (l ranged[N]) words() string {
 		words = "0 for " + l.zero + ", or " + words
 	}
 	return words
-}
-
-func (l ranged[N]) show(v any) string {
-	var zero N
-	if n := v.(N); n != zero || l.zero == "" {
-		return l.print(n)
-	}
-	return "0"
 }
 
 func (l ranged[N]) read(text string) (any, error) {
@@ -180,9 +170,8 @@ func counted(l limit) bool {
 // toggle is true or false.
 type toggle struct{}
 
-func (toggle) noun() string      { return "bool" } // pflag knows this word and shows none
-func (toggle) words() string     { return "true or false" }
-func (toggle) show(v any) string { return strconv.FormatBool(v.(bool)) }
+func (toggle) noun() string  { return "bool" } // pflag knows this word and shows none
+func (toggle) words() string { return "true or false" }
 func (toggle) read(text string) (any, error) {
 	switch text {
 	case "true":
@@ -196,9 +185,8 @@ func (toggle) read(text string) (any, error) {
 // choice is one word of a few.
 type choice []string
 
-func (l choice) noun() string      { return "word" }
-func (l choice) show(v any) string { return v.(string) }
-func (l choice) words() string     { return list(l, "or") }
+func (l choice) noun() string  { return "word" }
+func (l choice) words() string { return list(l, "or") }
 
 func (l choice) read(text string) (any, error) {
 	if slices.Contains(l, text) {
@@ -223,9 +211,8 @@ type text struct {
 	check func(string) string
 }
 
-func (l text) noun() string      { return l.word }
-func (l text) words() string     { return l.limit }
-func (l text) show(v any) string { return v.(string) }
+func (l text) noun() string  { return l.word }
+func (l text) words() string { return l.limit }
 func (l text) read(given string) (any, error) {
 	if given == "" {
 		return nil, errors.New("is empty")
@@ -242,9 +229,8 @@ type several struct {
 	max int
 }
 
-func (l several) noun() string      { return l.of.noun() + ",..." }
-func (l several) words() string     { return fmt.Sprintf("1 to %d of %s", l.max, l.of.words()) }
-func (l several) show(v any) string { return strings.Join(v.([]string), ",") }
+func (l several) noun() string  { return l.of.noun() + ",..." }
+func (l several) words() string { return fmt.Sprintf("1 to %d of %s", l.max, l.of.words()) }
 func (l several) read(given string) (any, error) {
 	if strings.TrimSpace(given) == "" {
 		return nil, errors.New("is empty")

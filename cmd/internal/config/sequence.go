@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 )
 
 // sequence is a setting that is a list of sections, such as topics. Only a file can hold one: it has no spelling for
@@ -112,13 +111,4 @@ func (r *reading) item(at string, value any) map[string]any {
 		r.refuse(at+"."+shownName(key), Problem{Wrong: wrong})
 	}
 	return item
-}
-
-// commented is an example for the sample file.
-func commented(text, indent string) string {
-	var b strings.Builder
-	for line := range strings.Lines(text) {
-		b.WriteString(indent + "## " + line)
-	}
-	return b.String()
 }

@@ -41,8 +41,7 @@ type setting struct {
 
 const envPrefix = "TARRY_"
 
-func (s setting) env() string  { return envName(s.name) }
-func (s setting) flag() string { return flagName(s.name) }
+func (s setting) env() string { return envName(s.name) }
 
 func envName(name string) string {
 	return envPrefix + strings.ToUpper(strings.ReplaceAll(name, ".", "_"))

@@ -84,7 +84,7 @@ func TestTheTableIsSound(t *testing.T) {
 			value, err := s.limit.read(s.fallback)
 			if err != nil {
 				t.Errorf("%s: the default %s", s.name, err)
-			} else if got := s.limit.show(value); got != s.fallback {
+			} else if got := show(s.limit, value); got != s.fallback {
 				t.Errorf("%s: the default %q shows as %q", s.name, s.fallback, got)
 			}
 		}
@@ -160,7 +160,7 @@ func TestEveryListHasItsSliceAndEveryFieldOfAnItemItsRow(t *testing.T) {
 				t.Errorf("%s[].%s: secret in one of row and struct only", q.name, s.name)
 			}
 			if s.fallback != "" {
-				if value, err := s.limit.read(s.fallback); err != nil || s.limit.show(value) != s.fallback {
+				if value, err := s.limit.read(s.fallback); err != nil || show(s.limit, value) != s.fallback {
 					t.Errorf("%s[].%s: the default %v, %v", q.name, s.name, value, err)
 				}
 			}

@@ -114,3 +114,12 @@ func (s setting) sample() string {
 	}
 	return s.fallback
 }
+
+// commented is an example for the sample file.
+func commented(text, indent string) string {
+	var b strings.Builder
+	for line := range strings.Lines(text) {
+		b.WriteString(indent + "## " + line)
+	}
+	return b.String()
+}
