@@ -96,7 +96,11 @@ func newAside(in *Intake) *aside {
 }
 
 func (a *aside) subject(bucket message.Bucket) string {
-	return AsideSubject(a.in.cfg.Namespace) + "." + strconv.Itoa(int(bucket))
+	return asideSubject(a.in.cfg.Namespace, bucket)
+}
+
+func asideSubject(namespace string, bucket message.Bucket) string {
+	return AsideSubject(namespace) + "." + strconv.Itoa(int(bucket))
 }
 
 // takes takes over a push whose bucket is not open, and reports whether it did.

@@ -368,6 +368,65 @@ func TestAside_IsCarriedToAnotherServer(t *testing.T) {
 	}
 }
 
+// With another number of buckets each push stands under the subject of its new bucket, those of a name in their order,
+// also when the change breaks off and ends with another number.
+func TestAside_ChangesTheNumberOfBuckets(t *testing.T) {
+	t.Parallel()
+	m := newMoving(t)
+	const many = 40
+	at := time.Now().Add(-time.Minute).Truncate(time.Millisecond)
+	for i := range many {
+		msg := &nats.Msg{Subject: "delayed.orders", Header: nats.Header{"Tarry-Delay": {"20m"}, "Tarry-Key": {keyIn(1, i%4)}}}
+		body := encodeAside(msg, link.Place{Sequence: uint64(i + 1), At: at})
+		if _, err := m.source.Publish(t.Context(), AsideSubject("moved")+".1", body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	garbage := AsideSubject("moved") + ".3"
+	if _, err := m.source.Publish(t.Context(), garbage, []byte("x")); err != nil {
+		t.Fatal(err)
+	}
+	for _, n := range []message.Bucket{16, 1, 7, 16, 4} {
+		if n == 7 { // it breaks off
+			ctx, cancel := context.WithCancel(t.Context())
+			sub, err := m.from.Subscribe(asideSubject("moved", message.BucketOf(keyIn(1, 0), 7)), func(*nats.Msg) { cancel() })
+			if err != nil {
+				t.Fatal(err)
+			}
+			if err := Rebucket(ctx, m.from, "moved", "delayed", n); !errors.Is(err, context.Canceled) {
+				t.Fatalf("broken off: %v", err)
+			}
+			_ = sub.Unsubscribe()
+			continue
+		}
+		if err := Rebucket(t.Context(), m.from, "moved", "delayed", n); err != nil {
+			t.Fatal(err)
+		}
+		last, found := map[string]uint64{}, map[uint64]bool{}
+		err := drain(t.Context(), m.source, AsideName("moved"), func(raw *jetstream.RawStreamMsg) error {
+			msg, place, err := decodeAside(raw.Data)
+			if err != nil {
+				if raw.Subject != garbage {
+					t.Errorf("what is no push is at %s", raw.Subject)
+				}
+				return errStays
+			}
+			key := msg.Header.Get("Tarry-Key")
+			if want := asideSubject("moved", message.BucketOf(key, n)); raw.Subject != want {
+				t.Errorf("%d buckets: %s is at %s, want %s", n, key, raw.Subject, want)
+			}
+			if place.Sequence < last[key] {
+				t.Errorf("%d buckets: of %s, %d comes after %d", n, key, place.Sequence, last[key])
+			}
+			last[key], found[place.Sequence] = place.Sequence, true
+			return errStays
+		})
+		if err != nil || len(found) != many {
+			t.Errorf("%d buckets: %d pushes, %v", n, len(found), err)
+		}
+	}
+}
+
 func TestAside_KeepsAPushAsItWas(t *testing.T) {
 	t.Parallel()
 	want := &nats.Msg{Subject: "delayed.orders", Data: []byte{0, 1, 0xff}, Header: nats.Header{

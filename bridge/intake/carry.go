@@ -1,9 +1,11 @@
 package intake
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -171,7 +173,55 @@ func (in *Intake) put(ctx context.Context, msg *nats.Msg, place link.Place) erro
 	return err
 }
 
-// drain hands every message of a stream to do, in order, and removes it from the stream once do has returned nil.
+// Rebucket gives each push put aside the subject of its bucket among n, in the order of the intake. No instance may
+// run. It may be repeated: a push that then stands there twice is accepted once, by its place in the intake.
+func Rebucket(ctx context.Context, nc *nats.Conn, namespace, prefix string, n message.Bucket) error {
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return err
+	}
+	type push struct {
+		place, at uint64
+		subject   string
+	}
+	var all []push
+	err = drain(ctx, js, AsideName(namespace), func(raw *jetstream.RawStreamMsg) error {
+		var tags wire.Push
+		var uid message.UID
+		msg, place, err := decodeAside(raw.Data)
+		if err == nil {
+			tags, err = wire.Decode(msg.Subject, prefix, msg.Header, len(msg.Data))
+		}
+		if err == nil {
+			uid, err = place.UID(tags.ID, tags.Key)
+		}
+		if err == nil { // what is no push, an instance refuses under any subject
+			all = append(all, push{place.Sequence, raw.Sequence, asideSubject(namespace, uid.Bucket(n))})
+		}
+		return errStays
+	})
+	if len(all) == 0 || err != nil {
+		return err
+	}
+	s, err := js.Stream(ctx, AsideName(namespace))
+	slices.SortFunc(all, func(a, b push) int { return cmp.Compare(a.place, b.place) })
+	for i := 0; i < len(all) && err == nil; i++ {
+		var raw *jetstream.RawStreamMsg
+		if raw, err = s.GetMsg(ctx, all[i].at); err == nil {
+			_, err = js.Publish(ctx, all[i].subject, raw.Data)
+		}
+		if err == nil {
+			err = s.DeleteMsg(ctx, all[i].at)
+		}
+	}
+	return err
+}
+
+// errStays keeps drain from removing a message.
+var errStays = errors.New("it stays")
+
+// drain hands every message of a stream to do, in order, and removes it from the stream once do has returned nil. If do
+// returns errStays, the message stays.
 func drain(ctx context.Context, js jetstream.JetStream, name string, do func(*jetstream.RawStreamMsg) error) error {
 	s, err := js.Stream(ctx, name)
 	if errors.Is(err, jetstream.ErrStreamNotFound) {
@@ -188,10 +238,10 @@ func drain(ctx context.Context, js jetstream.JetStream, name string, do func(*je
 		} else if err != nil {
 			return err
 		}
-		if err := do(raw); err != nil {
-			return err
+		if err = do(raw); err == nil {
+			err = s.DeleteMsg(ctx, raw.Sequence)
 		}
-		if err := s.DeleteMsg(ctx, raw.Sequence); err != nil {
+		if err != nil && !errors.Is(err, errStays) {
 			return err
 		}
 		next = raw.Sequence + 1

@@ -9,6 +9,7 @@ import (
 
 	"github.com/rs/zerolog"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/tarry-mq/tarry/cmd/internal/app"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
@@ -36,40 +37,47 @@ nats.url names. The command does not move other streams of the embedded NATS.`,
 		Example: `  tarry migrate --journal.dsn 'tarry:secret@tcp(db:3306)/tarry'
   tarry migrate --journal.dsn 'tarry:secret@tcp(db:3306)/tarry' --data /var/lib/tarry --from /var/lib/tarry/journal.db`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			cfg, err := config.LoadMigrate(cmd.Flags(), o.environ)
-			if err != nil {
-				return err
-			}
-			log, err := newLogger(o.err, cfg.Log)
-			if err != nil {
-				return err
-			}
-			var text string
+		RunE: offline(o, config.LoadMigrate, func(cmd *cobra.Command, cfg config.Serve, log zerolog.Logger) (string, error) {
 			if cmd.Flags().Changed("from") {
-				text, err = moved(cmd.Context(), o, cfg, strings.TrimPrefix(from, "sqlite:"), carry, log)
-			} else if carry {
-				return usage("--carry needs --from")
-			} else {
-				text, err = migrated(app.Migrate(cmd.Context(), cfg, log))
+				return moved(cmd.Context(), o, cfg, strings.TrimPrefix(from, "sqlite:"), carry, log)
 			}
-			switch {
-			case errors.Is(err, context.Canceled):
-				return errors.New("interrupted")
-			case err != nil:
-				return err
+			if carry {
+				return "", usage("--carry needs --from")
 			}
-			if _, err := fmt.Fprintln(o.out, text); err != nil {
-				return fmt.Errorf("print what was done: %w", err)
-			}
-			return nil
-		},
+			return migrated(app.Migrate(cmd.Context(), cfg, log))
+		}),
 	}
 	config.AddMigrateFlags(cmd.Flags())
 	cmd.Flags().StringVar(&from, "from", "", "SQLite file of the journal to copy; needs --data")
 	cmd.Flags().BoolVar(&carry, "carry", false,
 		"with --from, move the messages in the intake and the rejects of the embedded NATS")
 	return cmd
+}
+
+// offline returns what runs a command that works with the settings of an instance, without one: it prints what do
+// returns.
+func offline(o outside, load func(*pflag.FlagSet, []string) (config.Serve, error),
+	do func(*cobra.Command, config.Serve, zerolog.Logger) (string, error)) func(*cobra.Command, []string) error {
+	return func(cmd *cobra.Command, _ []string) error {
+		cfg, err := load(cmd.Flags(), o.environ)
+		if err != nil {
+			return err
+		}
+		log, err := newLogger(o.err, cfg.Log)
+		if err != nil {
+			return err
+		}
+		text, err := do(cmd, cfg, log)
+		if errors.Is(err, context.Canceled) {
+			return errors.New("interrupted")
+		} else if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(o.out, text); err != nil {
+			return fmt.Errorf("print what was done: %w", err)
+		}
+		return nil
+	}
 }
 
 func migrated(from, to int64, err error) (string, error) {

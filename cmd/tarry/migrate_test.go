@@ -44,6 +44,22 @@ func TestMigrate_SaysWhatTheGoldenFileHolds(t *testing.T) {
 	golden(t, "migrate.golden", b.String())
 }
 
+func TestRebucket_SaysWhatTheGoldenFileHolds(t *testing.T) {
+	t.Parallel()
+	empty := "--redis.addrs " + lab.SharedRedis(t).Addr + " --namespace nothing-is-here"
+	memory := "--journal.mode sync --journal.dsn sqlite:" + t.TempDir() + "/j.db --data " + t.TempDir()
+	var b strings.Builder
+	for _, args := range []string{
+		"rebucket", "rebucket 4 5", "rebucket 0", "rebucket 1025", "rebucket four", "rebucket -4", "rebucket 4 --buckets x",
+		"rebucket 4 --store memory " + memory, "rebucket 4 " + empty,
+	} {
+		r := tarry(t, "", nil, strings.Fields(args)...)
+		b.WriteString(transcript(r, []string{"TARRY_SERVER=http://unused"},
+			strings.Fields(strings.NewReplacer(empty, "EMPTY", memory, "DIR").Replace(args))))
+	}
+	golden(t, "rebucket.golden", b.String())
+}
+
 func TestMigrate_SucceedsInAllThatStartAtOnce(t *testing.T) {
 	t.Parallel()
 	for name, dsn := range map[string]string{

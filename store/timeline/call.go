@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -325,6 +326,11 @@ func (a *answer) uids() []message.UID {
 	return uids
 }
 
+// answers are the errors that the scripts answer with, by their first words.
+var answers = map[string]error{"UNCERTIFIED": scheduler.ErrUncertified, "BEHIND": scheduler.ErrBehind,
+	"OUTDATED": scheduler.ErrOutdated, "QUARANTINED": record.ErrQuarantineFull, "UNREADABLE": scheduler.ErrUnreadable,
+	"NEWER": scheduler.ErrNewer, "PAUSED": scheduler.ErrPausesChanged, "STALE": scheduler.ErrStaleTerm}
+
 // refusals are the first words of Redis's errors which mean that the command did not run at all.
 var refusals = []string{"READONLY", "LOADING", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "MISCONF", "NOAUTH", "NOPERM",
 	"BUSY", "NOREPLICAS", "MOVED", "ASK", "WRONGPASS", "NOSCRIPT", "UNBLOCKED"}
@@ -338,35 +344,18 @@ func translate(err error) error {
 	var answer redis.Error
 	if errors.As(err, &answer) {
 		text := answer.Error()
-		switch word, _, _ := strings.Cut(text, " "); {
-		case word == "UNCERTIFIED":
-			return fmt.Errorf("%w (%s)", scheduler.ErrUncertified, text)
-		case word == "BEHIND":
-			return fmt.Errorf("%w (%s)", scheduler.ErrBehind, text)
-		case word == "OUTDATED":
-			return fmt.Errorf("%w (%s)", scheduler.ErrOutdated, text)
-		case word == "QUARANTINED":
-			return fmt.Errorf("%w (%s)", record.ErrQuarantineFull, text)
-		case word == "UNREADABLE":
-			return fmt.Errorf("%w (%s)", scheduler.ErrUnreadable, text)
-		case word == "NEWER":
-			return fmt.Errorf("%w (%s)", scheduler.ErrNewer, text)
-		case word == "PAUSED":
-			return fmt.Errorf("%w (%s)", scheduler.ErrPausesChanged, text)
+		word, _, _ := strings.Cut(text, " ")
+		switch {
+		case answers[word] != nil:
+			return fmt.Errorf("%w (%s)", answers[word], text)
 		case word == "PAUSES":
 			return scheduler.ErrTooManyPauses
-		case word == "STALE":
-			return fmt.Errorf("%w (%s)", scheduler.ErrStaleTerm, text)
 		case word == "OOM" || strings.Contains(text, "OOM command not allowed"):
 			return fmt.Errorf("%w: Redis is at maxmemory", scheduler.ErrFull)
-		default:
-			for _, refusal := range refusals {
-				if word == refusal {
-					return fmt.Errorf("%w: redis: %s", scheduler.ErrUnavailable, text)
-				}
-			}
-			return fmt.Errorf("redis: %w", err)
+		case slices.Contains(refusals, word):
+			return fmt.Errorf("%w: redis: %s", scheduler.ErrUnavailable, text)
 		}
+		return fmt.Errorf("redis: %w", err)
 	}
 	var dial *net.OpError
 	switch {
@@ -380,7 +369,7 @@ func translate(err error) error {
 }
 
 // anyOf returns uids as arguments.
-func anyOf(uids []message.UID) []any {
+func anyOf[S ~string](uids []S) []any {
 	args := make([]any, len(uids))
 	for i, uid := range uids {
 		args[i] = string(uid)

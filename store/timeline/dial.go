@@ -33,10 +33,13 @@ type silent struct{}
 // Printf prints nothing.
 func (silent) Printf(context.Context, string, ...any) {}
 
+// Client is a connection to Redis.
+type Client = redis.UniversalClient
+
 // Dial makes a client, which connects on first use. go-redis retries nothing by itself: only the caller knows what may
 // be repeated (a lost reply would run a script twice). Reads never go to a replica, whose data may be older than the
 // term.
-func Dial(cfg DialConfig) redis.UniversalClient {
+func Dial(cfg DialConfig) Client {
 	redis.SetLogger(silent{}) // go-redis has one logger for all its clients
 	open := &connections{open: map[net.Conn]struct{}{}}
 	options := &redis.UniversalOptions{

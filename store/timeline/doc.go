@@ -48,9 +48,10 @@
 //	{ns:b}:quarantine     STREAM of entries that the journal could not hold
 //	{ns:b}:refused        HASH uid → step that the table of transitions lacks, or an unreadable record, and when
 //	{ns:b}:gen            the bucket's certification: number, data set, due time up to which messages are in
-//	                      doubt, phase, that due time for messages that consumers pull
+//	                      doubt, phase, that due time for messages that consumers pull; after "held " during a
+//	                      change of the number of buckets (rebucket.go)
 //	{ns:b}:term           the highest leader term seen
-//	{ns}:meta, {ns:b}:meta HASH: buckets, layout
+//	{ns}:meta, {ns:b}:meta HASH: buckets, layout, and the term of the last change of buckets
 //	{ns:m0}:machines to {ns:m15}:machines   HASH slot → which instance leases this machine id, and until when
 //
 // The record of an end is kept in msg under the message's own uid, not in a key of its own. One look-up then finds a

@@ -184,13 +184,16 @@ func (t *Redis) holds(values []any) error {
 			t.cfg.Namespace, got, Layout)
 	}
 	got, _ := values[0].(string)
+	var next [2]int
+	if n, _ := fmt.Sscanf(got, rebucketing, &next[0], &next[1]); n == 2 {
+		return fmt.Errorf("%w: tarry rebucket %d of namespace %q is under way or was interrupted: run it again, to that "+
+			"number or another", ErrUnfit, next[1], t.cfg.Namespace)
+	}
 	if n, err := strconv.Atoi(got); err != nil || n != int(t.cfg.Buckets) {
 		return fmt.Errorf(
 			"%w: the setting buckets is %d, but namespace %q was begun with %s and its messages lie in those; "+
-				"set buckets to %s; or, where a journal is kept, stop every instance and start them with an "+
-				"empty Redis "+
-				"and the new number: "+
-				"the leader fills it from the journal", ErrUnfit, t.cfg.Buckets, t.cfg.Namespace, got, got)
+				"set buckets to %s; or stop every instance and run tarry rebucket %d", ErrUnfit, t.cfg.Buckets,
+			t.cfg.Namespace, got, got, t.cfg.Buckets)
 	}
 	return nil
 }

@@ -89,8 +89,8 @@ func (lib *library) load(name string) (*script, error) {
 	s := &script{name: name}
 	var before []string
 	switch name {
-	case "machine", "time", "raise":
-	case "certify", "standing":
+	case "machine", "time", "raise", "mark", "take", "drop", "clear":
+	case "certify", "standing", "hold":
 		before = []string{"server"}
 	default:
 		before, s.certified = []string{"server", "certified"}, true

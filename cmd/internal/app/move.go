@@ -108,6 +108,14 @@ func reopenNATS(ctx context.Context, open *closers, streams string, log zerolog.
 	return nc, nil
 }
 
+// connected returns an error without a connection, for which an instance would wait.
+func connected(ctx context.Context, nc *nats.Conn) error {
+	if nc.IsConnected() {
+		return nil
+	}
+	return errors.Join(fmt.Errorf("connect to nats.url: %w", nc.LastError()), ctx.Err())
+}
+
 func carryOver(ctx context.Context, open *closers, cfg config.Serve, old *nats.Conn,
 	from journal.Config) (intake.Carried, error) {
 	accepted, err := journal.Open(ctx, from)
@@ -119,8 +127,8 @@ func carryOver(ctx context.Context, open *closers, cfg config.Serve, old *nats.C
 	if err != nil {
 		return intake.Carried{}, err
 	}
-	if !nc.IsConnected() { // an instance would wait
-		return intake.Carried{}, errors.Join(fmt.Errorf("connect to nats.url: %w", nc.LastError()), ctx.Err())
+	if err := connected(ctx, nc); err != nil {
+		return intake.Carried{}, err
 	}
 	open.onClose("the connection to NATS", nc.Close)
 	return intake.Carry(ctx, intake.CarryConfig{

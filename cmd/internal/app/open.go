@@ -195,18 +195,24 @@ func (o *opened) buildWriter() {
 	})
 }
 
-// openRedis adds the timeline and the machine id, both in Redis.
-func (o *opened) openRedis(context.Context) error {
+// dialRedis makes a client whose calls are bounded.
+func (o *opened) dialRedis(call time.Duration) timeline.Client {
 	dial := timeline.DialConfig{
 		Addrs: o.cfg.Redis.Addrs, Master: o.cfg.Redis.Master, Username: o.cfg.Redis.Username,
 		Password: o.cfg.Redis.Password.Reveal(),
-		DB:       o.cfg.Redis.DB, Name: "tarry-" + o.cfg.Instance, CallTimeout: o.callTimeout(),
+		DB:       o.cfg.Redis.DB, Name: "tarry-" + o.cfg.Instance, CallTimeout: call,
 	}
 	if o.cfg.Redis.TLS {
 		dial.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
 	}
 	rdb := timeline.Dial(dial)
 	o.onStop("redis", rdb.Close)
+	return rdb
+}
+
+// openRedis adds the timeline and the machine id, both in Redis.
+func (o *opened) openRedis(context.Context) error {
+	rdb := o.dialRedis(o.callTimeout())
 	store, err := timeline.New(timeline.Config{
 		Client: rdb, Namespace: o.cfg.Namespace, Buckets: message.Bucket(o.cfg.Buckets), EndedKeep: o.cfg.Ended.Keep,
 		TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit, Record: o.recording(),
@@ -284,28 +290,33 @@ func (a *App) elect() (node, race, error) {
 		})
 		return solo, solo, err
 	}
+	return a.stand(a.lead, a.health.fit, a.same.name)
+}
+
+// stand creates the node of this instance and its one race over ZooKeeper.
+func (o *opened) stand(lead election.Lead, healthy func() error, store func() string) (*election.Node, *election.Race,
+	error) {
 	n, err := election.NewNode(election.NodeConfig{
-		Servers: a.cfg.ZooKeeper.Servers, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Address: a.address,
-		Version: a.options.Version,
-		Session: a.cfg.ZooKeeper.Session, Healthy: a.health.fit, Store: a.same.name,
-		Username: a.cfg.ZooKeeper.Username, Password: a.cfg.ZooKeeper.Password.Reveal(), Log: a.options.Log,
-		Registerer: a.registry,
+		Servers: o.cfg.ZooKeeper.Servers, Namespace: o.cfg.Namespace, Instance: o.cfg.Instance, Address: o.address,
+		Version: o.options.Version, Session: o.cfg.ZooKeeper.Session, Healthy: healthy, Store: store,
+		Username: o.cfg.ZooKeeper.Username, Password: o.cfg.ZooKeeper.Password.Reveal(), Log: o.options.Log,
+		Registerer: o.registry,
 	})
 	if err != nil {
 		return nil, nil, err
 	}
-	r, err := n.Race(election.RaceConfig{Lead: a.lead, Floor: a.floor})
+	r, err := n.Race(election.RaceConfig{Lead: lead, Floor: o.floor})
 	return n, r, err
 }
 
 // floor returns the highest term known outside ZooKeeper: the one in Redis or, if neither Redis nor ZooKeeper has a
 // term, the one in the journal. An unreachable journal therefore prevents a candidacy only if both have lost the term.
-func (a *App) floor(ctx context.Context, known uint64) (uint64, error) {
-	term, err := a.maxTerm(ctx)
-	if err != nil || term > 0 || known > 0 || a.journal.store == nil {
+func (o *opened) floor(ctx context.Context, known uint64) (uint64, error) {
+	term, err := o.maxTerm(ctx)
+	if err != nil || term > 0 || known > 0 || o.journal.store == nil {
 		return term, err
 	}
-	if term, err = a.journal.store.MaxTerm(ctx); err != nil {
+	if term, err = o.journal.store.MaxTerm(ctx); err != nil {
 		return 0, fmt.Errorf("ask the journal for the term: %w", err)
 	}
 	return term, nil

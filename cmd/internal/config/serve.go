@@ -185,6 +185,9 @@ type Log struct {
 	Format string `koanf:"format"`
 }
 
+// MaxBuckets is the highest value of the setting buckets.
+const MaxBuckets = 1024
+
 // The words of the setting store.
 const (
 	storeRedis  = "redis"

@@ -205,8 +205,8 @@ func settings() []setting {
 		{name: "journal.audit", fallback: "6h", of: serve, limit: span(minute, 30*24*hour),
 			help: "how often the leader compares all of Redis with the journal and repairs what differs"},
 
-		{name: "buckets", fallback: "4", of: serve, limit: integer(1, 1024),
-			help: "number of parts of the timeline; fixed by the first start on a Redis"},
+		{name: "buckets", fallback: "4", of: serve, limit: integer(1, MaxBuckets),
+			help: "number of parts of the timeline; tarry rebucket changes it once there is one in Redis"},
 		{name: "claim.batch", fallback: "500", of: serve, limit: integer(1, 2000),
 			help: "messages that the leader claims from a bucket at once"},
 		{name: "claim.bytes", fallback: "8MiB", of: serve, limit: size(mib, 256*mib),

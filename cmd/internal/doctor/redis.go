@@ -283,7 +283,7 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 		n.fail("buckets",
 			fmt.Sprintf("the setting buckets is %d, but namespace %s was begun with %s, which hold its messages",
 				p.cfg.Buckets, p.cfg.Namespace, buckets),
-			"set buckets to "+buckets)
+			"set buckets to "+buckets+"; or, with every instance stopped, run tarry rebucket "+strconv.Itoa(p.cfg.Buckets))
 	default:
 		n.ok("buckets", "%s, as the setting says", buckets)
 	}

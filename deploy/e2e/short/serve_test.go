@@ -78,7 +78,7 @@ func TestServeRefusesARedisThatItsMessagesAreNotSafeIn(t *testing.T) {
 	if code := eight.Wait(site.Patience); code != 1 && code != 2 {
 		t.Errorf("it ended with %d", code)
 	}
-	for _, word := range []string{"buckets is 8", "begun with 4", "set buckets to 4", "empty Redis"} {
+	for _, word := range []string{"buckets is 8", "begun with 4", "set buckets to 4", "tarry rebucket 8"} {
 		if !strings.Contains(eight.Log(), word) {
 			t.Errorf("it does not say %q: %s", word, eight.Log())
 		}

@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
@@ -120,6 +121,12 @@ func (s *Site) Launch(name string, settings ...string) *Instance {
 	i := &Instance{Process: p, Name: name, Addr: addr}
 	s.Instances = append(s.Instances, i)
 	return i
+}
+
+// Command starts another command with the settings of an instance.
+func (s *Site) Command(args ...string) *lab.Process {
+	s.T.Helper()
+	return lab.Start(s.T, "tarry-"+strings.Join(args, "-"), s.environment("command", "127.0.0.1:0"), s.Binary, args...)
 }
 
 // Start is launch, and waits until the instance is ready.

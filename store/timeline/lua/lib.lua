@@ -378,6 +378,16 @@ local function count()
   end)
 end
 
+-- weigh notes in the counts that a record comes here (1) or goes (-1).
+local function weigh(record, n)
+  if not sound(record) then return end
+  if live(record) then
+    tally(topic(record), n)
+  elseif kept(state(record)) then
+    tally(topic(content(record)), 0, n)
+  end
+end
+
 -- close ends a message, which the caller took out of its place, as canceled. It appends the change for the outbox to
 -- log.
 local function close(uid, packed, mark, now, cause, log)
@@ -669,6 +679,20 @@ local function correct(on)
   redis.call('ZREM', PULLS, on)
   if least then redis.call('ZADD', PULLS, least, on) end
   return least
+end
+
+-- derive corrects what pulls, leasing and lanes say of an order whose members came from another bucket, or went there.
+local function derive(name, key)
+  local order, on = string.match(name, '^(%l+):(.*)$')
+  if order == 'pull' then
+    correct(on)
+  elseif order == 'leased' then
+    local earliest = head(key)
+    redis.call('ZREM', LEASING, on)
+    if earliest then redis.call('ZADD', LEASING, earliest, on) end
+  elseif order == 'parked' then
+    redis.call(redis.call('EXISTS', key) == 1 and 'SADD' or 'SREM', LANES, on)
+  end
 end
 
 -- grant returns the hash of what a nonce was granted.

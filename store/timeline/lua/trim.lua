@@ -22,7 +22,7 @@ while left > 0 do
   if 13 + 18 * n < #entry then
     redis.call('LPUSH', ENDED, string.sub(entry, 1, 13) .. string.sub(entry, 14 + 18 * n))
   end
-  left = left - n
+  left = left - math.max(n, 1) -- a change of the number of buckets leaves entries without uids
 end
 if last > tonumber(redis.call('GET', TRIMMED) or '0') then redis.call('SET', TRIMMED, string.format('%.0f', last)) end
 each(#gone, 1000, function(from, to)
