@@ -55,6 +55,9 @@ type NodeConfig struct {
 	// TLS, if set, is used for every connection. An empty ServerName means the host's name.
 	TLS *tls.Config
 
+	// Peers, if set, is where other instances reach this one, for fast takeovers.
+	Peers *PeerConfig
+
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
 }

@@ -99,6 +99,33 @@
 // is paused can wake up inside its "lease". The lease makes two leaders rare; the term, checked by every write of the
 // leader, makes them harmless. Both are needed.
 //
+// # Fast takeover
+//
+// A process that dies leaves its session behind for up to S + T. Its connections end at once. So each standby holds a
+// TCP connection, a link, to the leader's peer port (peer.go). Both sides say hello, with incarnation and term; then
+// nothing is sent but a goodbye, if the leadership ends while the leader lives.
+//
+//	evidence of death    the link ended by FIN or RST without a goodbye, and within 150 ms that incarnation
+//	                     does not answer a new hello: refused, closed, unreachable, silent, another incarnation
+//	no evidence          a link that falls silent, that fails otherwise, or that never stood: the session decides
+//
+// The standby then reads the leader's znode. If it is still that incarnation's under that term, it deletes the znode
+// under the versions of both, which a leader that renews in between prevents, and all race. This narrows and proves
+// nothing: a proxy that dies, or a firewall, can cut a link and refuse the next. Safety rests on the term, as
+// everywhere: a living leader that is so deposed learns it at its next renewal, within S/6, and the scripts refuse
+// whatever it writes.
+//
+// The term stands for the leadership where the znode's czxid could: the leader knows it from its win on.
+//
+// A link is used once for a leadership. An instance that deposed a living leader (2·S later the same incarnation is
+// still registered) trusts no link for 10·S. A leader whose znode went while its session lived does not stand for 2·S
+// and, while a healthy member is registered, not before a peer has reached its port since then: it asks for that in
+// its hello to the next leader, who connects back once with a probe. Otherwise an instance that can reach the others,
+// and cannot be reached, would win again and again.
+//
+// The port answers registered instances only, by name, incarnation and the term of the leadership; it asks ZooKeeper
+// about those that it does not know yet, so that a living leader's answer does not wait for ZooKeeper.
+//
 // # Answers and unknown outcomes
 //
 // Only an error that a server can have sent in reply counts as an answer. Everything else (a closed connection, raw
@@ -142,7 +169,9 @@
 //   - A ZooKeeper whose data was wiped: leadership ends at the next renewal; the paths are created again, and the term
 //     continues above Floor. The old leader learns nothing before that renewal, so a new one may begin up to S/6 before
 //     the old one ends; the term fences the old one.
-//   - The leader's process: a standby wins when the session expires, between 2/3·S and S+T after the death.
+//   - The leader's process: a standby wins at once by its link or, without one, when the session expires, between 2/3·S
+//     and S+T after the death.
+//   - The leader's host, or its network: the links fall silent, and a standby wins when the session expires.
 //   - A leader that is unhealthy for 2·S while another member is healthy resigns. Without a healthy member it stays:
 //     nobody could do better.
 //   - Lead returns by itself: taken as "cannot lead here", and handled like a resignation.

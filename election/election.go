@@ -57,7 +57,8 @@ type Member struct {
 	Address  string    `json:"address"`
 	Version  string    `json:"version"`
 	Healthy  bool      `json:"healthy"`
-	Store    string    `json:"store,omitempty"` // the store it keeps messages in; empty if unknown
+	Store    string    `json:"store,omitempty"`  // the store it keeps messages in; empty if unknown
+	Linked   bool      `json:"linked,omitempty"` // as a standby, its link to the leader stands
 	Since    time.Time `json:"since"`
 }
 

@@ -56,6 +56,7 @@ func (r *Race) reign(ctx context.Context, s *session, w win) absence {
 	r.setRole(Leading, nil)
 	r.learn(w.leader)
 	r.metrics.lead(w.leader.Term)
+	r.node.peers.leads(w.leader.Term)
 	r.log.Info().Uint64("term", w.leader.Term).Dur("trusted_for", l.lease.remaining()).Msg("leadership won")
 
 	l.lease.start()
@@ -179,6 +180,7 @@ func (l *leadership) end(why ending, cause error) {
 		l.r.log.Debug().AnErr("cause", cause).Uint64("term", l.win.leader.Term).Msg("leadership had ended before")
 		return
 	}
+	l.r.node.peers.leads(0)
 	l.r.setRole(Resigning, cause) // before Lead can return: a later role must not be overwritten
 	l.r.metrics.end(why)
 	l.cancel(cause)
@@ -200,6 +202,9 @@ func (l *leadership) ended() bool {
 type absence struct {
 	until time.Time
 	yield bool // over as soon as another instance leads, which was its purpose
+	// proof: while another healthy instance is registered, it lasts until a peer has reached this one since then. The
+	// zero value asks for no proof.
+	proof time.Time
 }
 
 // giveUp removes the znode while the lease shows that it belongs to this leadership. If giveUp does not run or fails,
@@ -227,6 +232,10 @@ func (l *leadership) leave() absence {
 		return absence{until: now.Add(away), yield: true}
 	case endReturned: // whoever leads next, this instance would fail again
 		return absence{until: now.Add(away)}
+	case endFenced: // it may have been deposed while it lived
+		if l.r.node.peers != nil {
+			return absence{until: now.Add(t.patience()), proof: now}
+		}
 	case endDeadline: // an instance whose writes get lost must not win again before the others have looked
 		return absence{until: now.Add(t.retry())}
 	}

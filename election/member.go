@@ -102,9 +102,10 @@ func (m *member) create(ctx context.Context, data []byte) error {
 func (m *member) content() (data []byte, now Member, err error) {
 	now = Member{
 		Instance: m.n.cfg.Instance, Address: m.n.cfg.Address, Version: m.n.cfg.Version,
-		Healthy: m.n.health.now() == nil, Store: m.n.cfg.Store(), Since: m.since.UTC(),
+		Healthy: m.n.health.now() == nil, Store: m.n.cfg.Store(), Linked: m.n.peers.linkStands(),
+		Since: m.since.UTC(),
 	}
-	data, err = encode(memberNode{Member: now, Incarnation: m.n.incarnation})
+	data, err = encode(memberNode{Member: now, Incarnation: m.n.incarnation, Peer: m.n.peerAddress()})
 	return data, now, err
 }
 

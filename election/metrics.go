@@ -12,6 +12,7 @@ type metrics struct {
 	races   *prometheus.CounterVec
 	ends    *prometheus.CounterVec
 	renewal prometheus.Histogram
+	deposed prometheus.Counter
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -31,6 +32,8 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "tarry_lease_renewal_seconds", Help: "Time until ZooKeeper acknowledged a renewal of the lease.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 2, 13)}),
 	}
+	m.deposed = auto.NewCounter(prometheus.CounterOpts{
+		Name: "tarry_takeovers_total", Help: "Leaders whose place this instance opened because their link was cut."})
 	for _, result := range []string{"won", "lost", "failed"} {
 		m.races.WithLabelValues(result)
 	}
@@ -46,6 +49,11 @@ func newMetrics(r prometheus.Registerer) *metrics {
 func newLosses(r prometheus.Registerer) prometheus.Counter {
 	return promauto.With(r).NewCounter(prometheus.CounterOpts{
 		Name: "tarry_election_session_losses_total", Help: "ZooKeeper sessions lost while running."})
+}
+
+func newRefused(r prometheus.Registerer) prometheus.Counter {
+	return promauto.With(r).NewCounter(prometheus.CounterOpts{
+		Name: "tarry_peer_refused_total", Help: "Connections to the peer port that were not another instance's."})
 }
 
 func (m *metrics) lead(term uint64) {

@@ -35,6 +35,7 @@ type Node struct {
 	log         zerolog.Logger
 	losses      prometheus.Counter
 	health      *health
+	peers       *peers // nil without links
 	races       []*Race
 	news        chan struct{} // flag: the connection or the health changed
 
@@ -45,6 +46,11 @@ type Node struct {
 	session *session // nil between two sessions
 	err     error    // why no race can run on the session; nil while the member is registered
 	owned   []int64  // the last sessions of this value, the newest last
+	// deposed is the leader that this instance last took for dead, at a time, and barred is until when it takes none for
+	// dead.
+	deposed leaderNode
+	at      time.Time
+	barred  time.Time
 }
 
 // NewNode validates the config field by field. It does not connect yet; Run does.
@@ -71,6 +77,9 @@ func newNode(cfg NodeConfig, open opener) (*Node, error) {
 			Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger(),
 	}
 	n.health = newHealth(cfg.Healthy, n.wake)
+	if cfg.Peers != nil {
+		n.peers = newPeers(n, *cfg.Peers)
+	}
 	if cfg.Username != "" {
 		n.acl = zk.AuthACL(zk.PermAll)
 	}
@@ -100,6 +109,9 @@ func (n *Node) Run(ctx context.Context) error {
 	checks, stopChecks := context.WithCancel(context.WithoutCancel(ctx))
 	var wg sync.WaitGroup
 	wg.Go(func() { n.health.watch(checks, timing(n.cfg.Session).check()) })
+	if n.peers != nil {
+		wg.Go(func() { n.peers.serve(checks) })
+	}
 	defer wg.Wait()
 	defer stopChecks()
 
@@ -186,6 +198,7 @@ func (n *Node) attend(s *session, m *member) {
 	defer tick.Stop()
 	for {
 		n.logConnection(s)
+		n.examine(s.timing())
 		if err := m.refresh(context.Background()); err != nil { // ends with the session; see call
 			n.log.Debug().Err(err).Msg("member not written")
 		}
@@ -279,6 +292,64 @@ func (n *Node) ensure(ctx context.Context, s *session, at, data string) error {
 }
 
 func (n *Node) instances() string { return n.root + "/instances" }
+
+// peerAddress returns where other instances reach this one, or an empty text.
+func (n *Node) peerAddress() string {
+	if n.peers == nil {
+		return ""
+	}
+	return n.peers.cfg.Address
+}
+
+// registered reads a member znode.
+func (n *Node) registered(ctx context.Context, instance string) (memberNode, error) {
+	s, err := n.connected()
+	if s == nil {
+		return memberNode{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	if err := checkName("instance", instance); err != nil {
+		return memberNode{}, err
+	}
+	found, err := s.get(ctx, n.instances()+"/"+instance)
+	if err != nil {
+		return memberNode{}, err
+	}
+	return decodeMember(found.data)
+}
+
+// mayDepose reports whether this instance may take a leader for dead, and notes that it does.
+func (n *Node) mayDepose(leader leaderNode) bool {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if time.Now().Before(n.barred) || n.deposed.Incarnation == leader.Incarnation && n.deposed.Term == leader.Term {
+		return false
+	}
+	n.deposed, n.at = leader, time.Now()
+	return true
+}
+
+// examine looks, once its session must have expired, whether the leader that this instance took for dead is alive. If
+// so, its links cannot be trusted for a while.
+func (n *Node) examine(t timing) {
+	n.mu.Lock()
+	leader, due := n.deposed, !n.at.IsZero() && time.Since(n.at) > t.patience()
+	if due {
+		n.at = time.Time{}
+	}
+	n.mu.Unlock()
+	if !due {
+		return
+	}
+	m, err := n.registered(context.Background(), leader.Instance) // ends with the session; see call
+	if err != nil || m.Incarnation != leader.Incarnation {
+		return
+	}
+	n.mu.Lock()
+	n.barred = time.Now().Add(10 * t.session())
+	n.mu.Unlock()
+	n.log.Warn().Str("leader", leader.Instance).Dur("wait", 10*t.session()).
+		Msg("a leader that seemed to be dead is alive: its session alone decides for a while")
+}
 
 // Members lists the registered instances by name. It omits an instance that leaves while it reads them.
 func (n *Node) Members(ctx context.Context) ([]Member, error) {

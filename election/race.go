@@ -186,12 +186,16 @@ type standby struct {
 	seen  int64           // czxid of the leader znode last read, or 0
 	away  absence         // do not stand before this ends
 	err   error           // why the last try failed; shown until the next one
+
+	unlink func()          // ends the link to the leader, and waits for it
+	dead   chan leaderNode // the leader that the link has shown to be dead
 }
 
 // standBy looks, stands and leads until the session or ctx ends. A watch triggers a look. A look every S/6 in any case
 // covers a lost watch, and keeps answers coming on the connection.
 func (r *Race) standBy(ctx context.Context, s *session) {
-	b := &standby{Race: r, s: s}
+	b := &standby{Race: r, s: s, unlink: func() {}, dead: make(chan leaderNode, 1)}
+	defer func() { b.unlink() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	for {
@@ -207,10 +211,54 @@ func (r *Race) standBy(ctx context.Context, s *session) {
 			return
 		case <-b.fired:
 			b.fired = nil
+		case leader := <-b.dead:
+			b.bury(ctx, leader)
 		case <-r.wake:
 		case <-timer.C:
 		}
 	}
+}
+
+// link holds a link to a leader that takes one.
+func (b *standby) link(ctx context.Context, leader leaderNode) {
+	b.unlink()
+	p := b.node.peers
+	if p == nil || leader.Peer == "" {
+		return
+	}
+	ctx, stop := context.WithCancel(ctx)
+	over := make(chan struct{})
+	prove := !b.away.proof.IsZero()
+	go func() { // unlink waits for it
+		defer close(over)
+		p.follow(ctx, leader, prove, func() {
+			select {
+			case b.dead <- leader:
+			default: // an older finding is still there, and the next link comes
+			}
+		})
+	}()
+	b.unlink = func() {
+		stop()
+		<-over
+	}
+}
+
+// bury opens the place of a leader whose link was cut and who does not answer.
+func (b *standby) bury(ctx context.Context, leader leaderNode) {
+	if err := b.node.health.now(); err != nil || time.Now().Before(b.away.until) || !b.node.mayDepose(leader) {
+		b.log.Info().Str("leader", leader.Instance).Msg("waiting for the leader's session to expire")
+		return
+	}
+	removed, err := b.depose(ctx, b.s, leader)
+	if err != nil || !removed {
+		b.log.Warn().Err(err).Str("leader", leader.Instance).Msg("the dead leader's znode was not removed here")
+		return
+	}
+	b.metrics.deposed.Inc()
+	b.log.Warn().Str("leader", leader.Instance).Uint64("term", leader.Term).Msg("removed the znode of a dead leader")
+	b.seen = 0
+	raise(b.wake) // stand at once
 }
 
 // patience returns how long to wait for an event before looking anyway.
@@ -276,6 +324,7 @@ func (b *standby) meet(ctx context.Context, n znode) error {
 		b.away = absence{}
 	}
 	b.setRole(Standby, nil)
+	b.link(ctx, found)
 	if b.learn(found.Leader) {
 		b.log.Info().Str("leader", found.Instance).Str("address", found.Address).Uint64("term", found.Term).
 			Msg("standing by")
@@ -283,15 +332,28 @@ func (b *standby) meet(ctx context.Context, n znode) error {
 	return nil
 }
 
+// unproved reports whether this instance was deposed, and has not shown since then that others can reach it, while
+// another one could lead.
+func (b *standby) unproved(ctx context.Context) bool {
+	if b.away.proof.IsZero() || b.node.peers.provedSince(b.away.proof) {
+		return false
+	}
+	members, err := b.node.Members(ctx)
+	return err != nil || slices.ContainsFunc(members, func(m Member) bool {
+		return m.Healthy && m.Instance != b.node.cfg.Instance
+	})
+}
+
 // stand tries to win the leader znode, and leads if it has won.
 func (b *standby) stand(ctx context.Context) {
 	b.seen = 0
 	b.learn(Leader{})
+	b.unlink()
 	if err := b.node.health.now(); err != nil {
 		b.setRole(Standby, err)
 		return
 	}
-	if time.Now().Before(b.away.until) {
+	if time.Now().Before(b.away.until) || b.unproved(ctx) {
 		b.setRole(Standby, b.err)
 		return
 	}

@@ -48,7 +48,7 @@ func (r *Race) win(ctx context.Context, s *session) (*win, error) {
 	w.leader = Leader{
 		Instance: r.node.cfg.Instance, Address: r.node.cfg.Address, Term: term, Since: w.since.UTC(),
 	}
-	w.data, err = encode(leaderNode{w.leader, r.node.incarnation})
+	w.data, err = encode(leaderNode{w.leader, r.node.incarnation, r.node.peerAddress()})
 	if err != nil {
 		return nil, err
 	}
@@ -176,28 +176,41 @@ func (r *Race) giveUp(ctx context.Context, s *session, w *win) error {
 }
 
 // removeLeftover deletes a leader znode that this process left behind, either from a race whose outcome came too late
-// or from its earlier session. It reads the term before it looks at the znode. If another instance has won in between,
-// the check fails and that instance's znode stays.
+// or from its earlier session.
 func (r *Race) removeLeftover(ctx context.Context, s *session) error {
+	removed, err := r.remove(ctx, s, func(n znode) bool { return r.node.owns(n.stat) })
+	if removed {
+		r.log.Warn().Msg("removed a leader znode that this instance left behind")
+	}
+	return wrap("remove a leader znode left behind", err)
+}
+
+// depose deletes the znode of a leader that seems to be dead, unless the leader has renewed it in the meantime. That
+// only narrows: a living leader may be deposed, and then the term keeps it from writing anything.
+func (r *Race) depose(ctx context.Context, s *session, leader leaderNode) (bool, error) {
+	removed, err := r.remove(ctx, s, func(n znode) bool {
+		now, err := decodeLeader(n.data)
+		return err == nil && now.Incarnation == leader.Incarnation && now.Term == leader.Term
+	})
+	return removed, wrap("delete the leader znode of "+leader.Instance, err)
+}
+
+// remove deletes the leader znode if it is the one. It reads the term before it looks at the znode: if another instance
+// has won in between, the check fails and that instance's znode stays.
+func (r *Race) remove(ctx context.Context, s *session, is func(znode) bool) (bool, error) {
 	term, err := s.get(ctx, r.term)
 	if err != nil {
-		return err
+		return false, err
 	}
 	n, err := s.get(ctx, r.leader)
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil
+	if errors.Is(err, zk.ErrNoNode) || err == nil && !is(n) {
+		return false, nil
 	} else if err != nil {
-		return err
-	}
-	if !r.node.owns(n.stat) {
-		return nil
+		return false, err
 	}
 	_, err = s.multi(ctx, s.timing().call(),
 		&zk.CheckVersionRequest{Path: r.term, Version: term.stat.Version},
 		&zk.DeleteRequest{Path: r.leader, Version: n.stat.Version},
 	)
-	if err == nil {
-		r.log.Warn().Msg("removed a leader znode that this instance left behind")
-	}
-	return wrap("remove a leader znode left behind", err)
+	return err == nil, err
 }

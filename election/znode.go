@@ -17,12 +17,14 @@ var errBadZnode = errors.New("unreadable znode")
 type leaderNode struct {
 	Leader
 	Incarnation string `json:"incarnation"`
+	Peer        string `json:"peer,omitempty"` // where standbys hold their link; empty if it takes none
 }
 
 // memberNode is a member znode's content.
 type memberNode struct {
 	Member
 	Incarnation string `json:"incarnation"`
+	Peer        string `json:"peer,omitempty"` // as of a leader
 }
 
 // encode cannot fail: the types hold nothing that JSON rejects, except a year past 9999.

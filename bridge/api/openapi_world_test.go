@@ -93,7 +93,8 @@ func full() *world {
 				Since: wire.FormatTime(noon.UnixMilli())},
 			Instances: []wire.Instance{
 				{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Healthy: true, Version: "v1"},
-				{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2", OtherStore: true}},
+				{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2", OtherStore: true,
+					Linked: true}},
 		}},
 		rejects: newRejects(),
 		clocks:  errors.New("2 of 3 clocks vote"),

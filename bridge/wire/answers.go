@@ -271,6 +271,8 @@ type Instance struct {
 	Version  string `json:"version"`
 	// OtherStore reports that the instance's store is not the leader's.
 	OtherStore bool `json:"other_store,omitempty"`
+	// Linked reports that the standby's link to the leader stands, so that it sees at once that the leader is dead.
+	Linked bool `json:"linked,omitempty"`
 }
 
 // Parked is a lane that holds messages back.

@@ -52,7 +52,11 @@ func clusterText(t clock, c *wire.Cluster) string {
 		case !i.Healthy:
 			health = "not healthy"
 		}
-		rows = append(rows, []string{i.Instance, i.Address, i.Role, health, i.Version})
+		role := i.Role
+		if i.Linked {
+			role += ", linked"
+		}
+		rows = append(rows, []string{i.Instance, i.Address, role, health, i.Version})
 	}
 	return b.String() + "\n" + table(rows)
 }

@@ -147,6 +147,8 @@ func (fixedCluster) Cluster(context.Context) (wire.Cluster, error) {
 		Instances: []wire.Instance{
 			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Healthy: true, Version: "v1.2.3"},
 			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v1.2.3"},
+			{Instance: "tarry-3", Address: "10.0.0.3:7070", Role: wire.RoleStandby, Healthy: true, Linked: true,
+				Version: "v1.2.3"},
 		},
 	}, nil
 }

@@ -42,7 +42,7 @@ type town struct {
 }
 
 // bulk is how many plain messages TestRebucket_LosesDoublesAndReordersNothing adds to the others.
-var bulk = flag.Int("bulk", 10_000, "plain messages whose number of buckets changes")
+var bulk = flag.Int("bulk", 4000, "plain messages whose number of buckets changes")
 
 const townNow = schedulertest.Start
 
@@ -538,7 +538,7 @@ func TestRebucket_MayBeKilledAtAnyPoint(t *testing.T) {
 	rnd := mrand.New(mrand.NewPCG(1, 23))
 	numbers := []message.Bucket{1, 2, 3, 4, 7, 16}
 	done := 0
-	for i := range 60 {
+	for i := range 40 {
 		to := numbers[rnd.IntN(len(numbers))]
 		r := timeline.Dial(timeline.DialConfig{Addrs: []string{w.addr}, CallTimeout: 10 * time.Second})
 		ctx, kill := context.WithCancelCause(t.Context())
@@ -559,8 +559,8 @@ func TestRebucket_MayBeKilledAtAnyPoint(t *testing.T) {
 			t.Fatalf("to %d: %v", to, err)
 		}
 	}
-	if done == 0 || done == 60 {
-		t.Errorf("%d of 60 were finished", done)
+	if done == 0 || done == 40 {
+		t.Errorf("%d of 40 were finished", done)
 	}
 	w.must(become(t.Context(), w.rebucket(5)))
 	w.open(5)
@@ -616,7 +616,7 @@ func TestRebucket_FullRedisAndBrokenLink(t *testing.T) {
 	t.Parallel()
 	srv := lab.NewRedis(t, "--maxmemory-policy", "noeviction")
 	w := newTown(t, srv.Addr)
-	w.populate(5000)
+	w.populate(2000)
 	looks, dump := w.looks(), w.dump()
 	var used int64
 	for line := range strings.Lines(w.rdb.Info(t.Context(), "memory").Val()) {

@@ -59,7 +59,7 @@ func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
 		}
 		info.Instances = append(info.Instances,
 			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version,
-				OtherStore: store != "" && m.Store != "" && m.Store != store})
+				OtherStore: store != "" && m.Store != "" && m.Store != store, Linked: m.Linked && role == wire.RoleStandby})
 	}
 	return info, nil
 }

@@ -24,6 +24,7 @@ func settings(t *testing.T, natsURL, redisAddr, zkAddr, namespace, instance stri
 	t.Helper()
 	cfg, err := config.LoadServe(nil, []string{
 		"TARRY_NAMESPACE=" + namespace, "TARRY_INSTANCE=" + instance, "TARRY_HTTP_LISTEN=127.0.0.1:0",
+		"TARRY_PEER_LISTEN=127.0.0.1:0",
 		"TARRY_NATS_URL=" + natsURL, "TARRY_REDIS_ADDRS=" + redisAddr, "TARRY_ZOOKEEPER_SERVERS=" + zkAddr,
 		"TARRY_ZOOKEEPER_SESSION=4s",
 	})

@@ -67,7 +67,8 @@ type opened struct {
 	listener     net.Listener
 	probes       net.Listener // nil where none is wanted, as of seeds
 	seeds        net.Listener
-	address      string // at which other instances reach this one over HTTP
+	peers        net.Listener // nil without fast takeovers
+	address      string       // at which other instances reach this one over HTTP
 	registry     *prometheus.Registry
 	data         string // the directory for the files of an instance without Redis
 }
@@ -133,9 +134,14 @@ func (o *opened) openHTTP(context.Context) (err error) {
 		}
 	}
 	if at := o.cfg.Seeds.Listen; at != "" {
-		o.seeds, err = o.listen("seeds.listen", at)
+		if o.seeds, err = o.listen("seeds.listen", at); err != nil {
+			return err
+		}
 	}
-	return err
+	if o.cfg.InMemory() {
+		return nil
+	}
+	return o.openPeers()
 }
 
 // listen listens on the address that a setting names.
@@ -296,11 +302,15 @@ func (a *App) elect() (node, race, error) {
 // stand creates the node of this instance and its one race over ZooKeeper.
 func (o *opened) stand(lead election.Lead, healthy func() error, store func() string) (*election.Node, *election.Race,
 	error) {
+	peers, err := o.peerConfig()
+	if err != nil {
+		return nil, nil, err
+	}
 	n, err := election.NewNode(election.NodeConfig{
 		Servers: o.cfg.ZooKeeper.Servers, Namespace: o.cfg.Namespace, Instance: o.cfg.Instance, Address: o.address,
 		Version: o.options.Version, Session: o.cfg.ZooKeeper.Session, Healthy: healthy, Store: store,
 		Username: o.cfg.ZooKeeper.Username, Password: o.cfg.ZooKeeper.Password.Reveal(), Log: o.options.Log,
-		Registerer: o.registry,
+		Registerer: o.registry, Peers: peers,
 	})
 	if err != nil {
 		return nil, nil, err

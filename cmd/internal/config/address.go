@@ -25,6 +25,17 @@ func listenAddress() text {
 	}}
 }
 
+// listenOrOff is the address on which a server listens, or the word off.
+func listenOrOff() text {
+	address := listenAddress()
+	return text{"address", address.limit + ", or off", func(s string) string {
+		if s == PeerOff {
+			return ""
+		}
+		return address.check(s)
+	}}
+}
+
 // dialAddress is a server to connect to.
 func dialAddress() text {
 	return text{"host:port", "host:port, port 1 to 65535", checkDial}

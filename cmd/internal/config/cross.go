@@ -64,7 +64,7 @@ func (l *loader) checkMemory(s Serve) {
 	l.refuseIf(dsn != "" && !strings.HasPrefix(dsn, "sqlite:"), "journal.dsn", "conflicts with store: memory",
 		"sqlite: and a file; a database server is for instances that share a Redis")
 	for _, row := range l.rows {
-		if strings.HasPrefix(row.name, "redis.") || strings.HasPrefix(row.name, "zookeeper.") {
+		if strings.HasPrefix(row.name, "redis.") || strings.HasPrefix(row.name, "zookeeper.") || row.name == "peer.listen" {
 			l.unused("has no effect with store: memory, which uses neither Redis nor ZooKeeper", row.name)
 		}
 	}

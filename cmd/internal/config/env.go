@@ -11,16 +11,13 @@ import (
 // environ returns the layer of the environment. An empty variable counts as absent: compose files pass absent values
 // that way.
 func (l *loader) environ(environ []string) layer {
-	names, soon := map[string]setting{}, map[string]string{}
+	names := map[string]setting{}
 	var known, unknown []string
 	for _, s := range append([]setting{configFile()}, settings()...) {
 		names[s.env()] = s
 		if s.of&l.command != 0 {
 			known = append(known, s.env())
 		}
-	}
-	for name, with := range later() {
-		soon[envName(name)] = with
 	}
 	name := func(key, value string) (string, any) {
 		switch s, ok := names[key]; {
@@ -31,8 +28,6 @@ func (l *loader) environ(environ []string) layer {
 			if value != "" {
 				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
 			}
-		case soon[key] != "":
-			l.add(&Problem{Name: key, Wrong: "is not supported yet: it comes with " + soon[key]})
 		case !fromKubernetes(key, value):
 			unknown = append(unknown, key)
 		}

@@ -93,10 +93,6 @@ func (w *walk) section(prefix string, tree map[string]any) {
 			w.leaf(s, value)
 			continue
 		}
-		if with, ok := later()[name]; ok {
-			w.refuseKey(name, "is not supported yet: it comes with "+with)
-			continue
-		}
 		inner, nested := value.(map[string]any)
 		switch {
 		case w.lists[name]:

@@ -175,6 +175,11 @@ func edges(t *testing.T) map[string]edge {
 				"never": "is not a duration"},
 		},
 		"peer.advertise": edgesOfAddress("1"),
+		"peer.listen": func() edge {
+			e := edgesOfAddress("0")
+			e.good, e.bad["on"] = append(e.good, "off"), "has no port"
+			return e
+		}(),
 		"nats.url": {
 			good: []string{"nats://a:1", "tls://[::1]:4222", items(16, "nats://a:"), " nats://a:1 , nats://b:1 "},
 			bad: map[string]string{

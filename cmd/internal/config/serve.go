@@ -76,7 +76,14 @@ type Seeds struct {
 // Peer is the address under which other instances reach this one. Advertise may be empty: see Serve.Advertised.
 type Peer struct {
 	Advertise string `koanf:"advertise"`
+	Listen    string `koanf:"listen"` // off, or empty for a port of its own beside http.listen
 }
+
+// PeerOff is the value of peer.listen that turns fast takeovers off, and PeerPort the port that it has by itself.
+const (
+	PeerOff  = "off"
+	PeerPort = "7071"
+)
 
 // NATS is the connection to the queue and the intake on it. At most one of user with password, token and creds is set.
 // Without a URL, which only InMemory may lack, NATS is embedded, and served on Listen.

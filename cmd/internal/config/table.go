@@ -125,7 +125,10 @@ func settings() []setting {
 
 		{name: "peer.advertise", computed: "http.listen, with the host's name for all interfaces", of: serve,
 			limit: dialAddress(),
-			help:  "address of this instance, as /v1/cluster shows it"},
+			help:  "address of this instance, as /v1/cluster shows it; other instances reach its host"},
+		{name: "peer.listen", computed: "the host of http.listen, port 7071", of: serve, limit: listenOrOff(),
+			help: "address for the links by which standbys see at once that the leader is dead; off: they wait for its " +
+				"session to expire"},
 
 		{name: "nats.url", fallback: "nats://127.0.0.1:4222", of: serve | migrate, limit: several{natsURL(), 16},
 			help: "NATS servers; with store: memory and without this setting, NATS is embedded"},
@@ -254,12 +257,5 @@ func settings() []setting {
 			help: "print JSON for machines"},
 		{name: "timeout", fallback: "10s", of: client, limit: span(100*time.Millisecond, 10*minute),
 			help: "how long one call may take"},
-	}
-}
-
-// later returns settings that are planned and not supported yet, each with the feature that will bring it.
-func later() map[string]string {
-	return map[string]string{
-		"peer.listen": "fast takeover",
 	}
 }

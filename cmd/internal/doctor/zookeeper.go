@@ -16,6 +16,7 @@ import (
 	"github.com/go-zookeeper/zk"
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 )
 
@@ -110,8 +111,8 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	n.ok("reachable", "%s", found)
 	p.granted(n, z.Granted())
 	p.zkLatency(n, srvr)
-	if config, err := z.Get(call, "/zookeeper/config"); err == nil {
-		s.voters = votersIn(string(config))
+	if ensemble, err := z.Get(call, "/zookeeper/config"); err == nil {
+		s.voters = votersIn(string(ensemble))
 	}
 	_, err = z.Get(call, "/tarry/"+p.cfg.Namespace+"/term")
 	s.known = err == nil
@@ -370,19 +371,47 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 	p.instanceName(n, self)
 	p.advertise(n, len(others))
 	all := slices.Concat(self, others)
-	redis := p.sameRedis(ctx, call, z, all) // before dialling the others, which may take all of a call's time
+	leader := p.leader(call, z)
+	p.links(n, leader, all)
+	redis := p.sameRedis(ctx, leader, all) // before dialling the others, which may take all of a call's time
 	p.reachable(ctx, n, all)
 	return append(n.checks, redis...)
 }
 
-// sameRedis compares the Redis of these settings with that of the leader.
-func (p *patient) sameRedis(ctx, call context.Context, z *election.Probe, members []election.Member) []Check {
+// leader returns the instance that leads, or an empty text.
+func (p *patient) leader(call context.Context, z *election.Probe) string {
 	var leader struct{ Instance string }
 	data, err := z.Get(call, "/tarry/"+p.cfg.Namespace+"/leader")
 	if err != nil || json.Unmarshal(data, &leader) != nil {
-		return nil // nobody leads
+		return ""
 	}
-	i := slices.IndexFunc(members, func(m election.Member) bool { return m.Instance == leader.Instance })
+	return leader.Instance
+}
+
+// links says which standbys would not see at once that the leader is dead.
+func (p *patient) links(n *notes, leader string, members []election.Member) {
+	var without []string
+	for _, m := range members {
+		if m.Instance != leader && !m.Linked {
+			without = append(without, m.Instance)
+		}
+	}
+	switch {
+	case leader == "" || len(members) < 2:
+	case p.cfg.Peer.Listen == config.PeerOff:
+		n.ok("links", "off: when the leader dies, a standby waits for its session to expire")
+	case len(without) > 0:
+		n.warn("links", "no link to "+leader+", which leads: "+shorten(without)+"; if it dies, they wait for its session "+
+			"to expire",
+			"let the instances reach each other at the host of peer.advertise and the port of peer.listen")
+	default:
+		n.ok("links", "every standby sees at once that %s, which leads, is dead", leader)
+	}
+}
+
+// sameRedis compares the Redis of these settings with that of the leader.
+func (p *patient) sameRedis(ctx context.Context, leader string, members []election.Member) []Check {
+	i := slices.IndexFunc(members, func(m election.Member) bool { return m.Instance == leader })
 	if i < 0 || members[i].Store == "" {
 		return nil
 	}
@@ -396,11 +425,11 @@ func (p *patient) sameRedis(ctx, call context.Context, z *election.Probe, member
 	}
 	n := p.notes("redis", "")
 	if mine != members[i].Store {
-		n.fail("same redis", "these settings name another Redis than that of "+leader.Instance+
+		n.fail("same redis", "these settings name another Redis than that of "+leader+
 			", which leads: nobody would deliver the messages in it",
-			"compare redis.addrs, redis.master and redis.db with those of "+leader.Instance)
+			"compare redis.addrs, redis.master and redis.db with those of "+leader)
 	} else {
-		n.ok("same redis", "the same as that of %s, which leads", leader.Instance)
+		n.ok("same redis", "the same as that of %s, which leads", leader)
 	}
 	return n.checks
 }

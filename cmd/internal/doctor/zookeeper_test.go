@@ -162,6 +162,30 @@ func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
 		"instances", "two (127.0.0.1:")
 }
 
+// A standby without a link waits for the dead leader's session to expire.
+func TestInstances_WithoutALink(t *testing.T) {
+	t.Parallel()
+	server := lab.NewZooKeeper(t)
+	conn := dialZK(t, server.Addr)
+	s := healthy(t)
+	s["ZOOKEEPER_SERVERS"], s["NAMESPACE"] = server.Addr, "links"
+	member := func(name string, linked bool) string {
+		return fmt.Sprintf(`{"instance":"%s","address":"127.0.0.1:1","healthy":true,"linked":%t}`, name, linked)
+	}
+	for _, node := range [][2]string{
+		{"/tarry", ""}, {"/tarry/links", ""}, {"/tarry/links/term", "1"}, {"/tarry/links/instances", ""},
+		{"/tarry/links/instances/one", member("one", false)}, {"/tarry/links/instances/two", member("two", true)},
+		{"/tarry/links/leader", `{"instance":"one"}`},
+	} {
+		znode(t, conn, node[0], node[1], zk.WorldACL(zk.PermAll))
+	}
+	s.diagnosis(t).has(doctor.OK, "machine", "links", "every standby", "one, which leads")
+	znode(t, conn, "/tarry/links/instances/three", member("three", false), zk.WorldACL(zk.PermAll))
+	s.diagnosis(t).has(doctor.Warn, "machine", "links", "no link to one", "three", "peer.listen")
+	s["PEER_LISTEN"] = "off"
+	s.diagnosis(t).has(doctor.OK, "machine", "links", "off")
+}
+
 func TestInstances_OfAnotherRedis(t *testing.T) {
 	t.Parallel()
 	server := lab.NewZooKeeper(t)

@@ -104,6 +104,7 @@ func (s *Site) environment(name, addr string) []string {
 	usual := []string{
 		"GORACE=atexit_sleep_ms=0", // the race detector would keep every process for a second
 		"TARRY_NAMESPACE=" + s.Ns, "TARRY_INSTANCE=" + name, "TARRY_HTTP_LISTEN=" + addr,
+		"TARRY_PEER_LISTEN=" + net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s.T))),
 		"TARRY_HTTP_TOKEN=" + HTTPToken,
 		"TARRY_NATS_URL=" + s.Nats.URL(), "TARRY_NATS_USER=" + NATSUser, "TARRY_NATS_PASSWORD=" + NATSPassword,
 		"TARRY_REDIS_ADDRS=" + s.RedisAddr, "TARRY_REDIS_PASSWORD=" + RedisPassword,

@@ -1,0 +1,143 @@
+package e2e_test
+
+import (
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// awaitLinked waits until the standby's link to the leader stands.
+func awaitLinked(s *site.Site, at *site.Instance) {
+	s.T.Helper()
+	lab.Eventually(s.T, site.Patience, func() error {
+		got, err := at.Call(s.T.Context(), http.MethodGet, "/v1/cluster", nil)
+		if err == nil && !strings.Contains(got.Raw, `"linked":true`) {
+			err = fmt.Errorf("no standby is linked: %s", got.Raw)
+		}
+		return err
+	})
+}
+
+// A leader that is killed is replaced long before its session expires; nothing is lost, early, or delivered by two.
+func TestADeadLeaderCostsHalfASecond(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.Options{})
+	s.Settings = append(s.Settings, "TARRY_ZOOKEEPER_SESSION=6s")
+	s.Stream(site.StreamName, site.StreamSubject+">")
+	a, b := s.Start("a"), s.Start("b")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 24, Spread: 4 * time.Second, Burst: time.Second}, Least: 3000,
+		Rate: 200, Doors: s.Instances}
+	l.Begin(t)
+	var took []time.Duration
+	term := uint64(0)
+	for range 5 {
+		var leader *site.Instance
+		leader, term = s.Leader(term, a, b)
+		awaitLinked(s, leader)
+		site.Moment(t, h, "a delivery", site.Anything)
+		closed := h.Open("kill -9 of the leader", time.Now())
+		killed := time.Now()
+		leader.Kill()
+		first := site.Moment(t, h, "a delivery of what fell due later", func(x site.Arrival) bool {
+			sent := h.Sent[x.Seq]
+			return sent != nil && sent.Due > killed.UnixMilli()
+		})
+		took = append(took, first.At.Sub(killed))
+		leader.Restart()
+		s.Ready(leader)
+		settled(s, term, closed)
+	}
+	slices.Sort(took)
+	t.Logf("from the kill to the first delivery by the next leader: %v", took)
+	if median := took[len(took)/2]; median > 500*time.Millisecond {
+		t.Errorf("a dead leader costs %s: %v", median, took)
+	}
+	l.Finish(t)
+	l.Judge(t)
+	s.OnceStored()
+	s.OneLeader()
+}
+
+// A leader that lives, whom nobody reaches at its peer port, seems dead once its link is cut. It is deposed, and writes
+// nothing more.
+func TestALeaderThatSeemsDeadIsDeposedAndWritesNothingMore(t *testing.T) {
+	t.Parallel()
+	s := site.New(t, site.Options{})
+	seen := s.Watch()
+	port := strconv.Itoa(lab.FreePort(t))
+	gate := newPeerGate(t, "127.0.0.2:"+port, "127.0.0.1:"+port)
+	a := s.Start("a", "TARRY_PEER_LISTEN=127.0.0.1:"+port, "TARRY_PEER_ADVERTISE=127.0.0.2:7070")
+	b := s.Start("b")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 25, Spread: time.Second}, Least: 1500, Rate: 200,
+		Doors: []*site.Instance{b}}
+	l.Begin(t)
+	_, term := s.Leader(0, a)
+	awaitLinked(s, b)
+	site.Moment(t, h, "a delivery by the leader", site.Anything)
+	closed := h.Open("a living leader is deposed", time.Now())
+	gate()
+	if next, _ := s.Leader(term, a, b); next != b {
+		t.Errorf("%s leads", next.Name)
+	}
+	stepsDown(s, a, term)
+	settled(s, term, closed)
+	l.Finish(t)
+	l.Judge(t)
+	seen.Judge(t, h.Leaders)
+	s.OnceStored()
+	s.OneLeader()
+}
+
+// newPeerGate passes connections on until cut resets them all and refuses any more.
+func newPeerGate(t *testing.T, at, to string) (cut func()) {
+	t.Helper()
+	l, err := net.Listen("tcp", at)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var mu sync.Mutex
+	var open []*net.TCPConn
+	cut = func() {
+		_ = l.Close()
+		mu.Lock()
+		defer mu.Unlock()
+		for _, conn := range open {
+			_ = conn.SetLinger(0)
+			_ = conn.Close()
+		}
+	}
+	t.Cleanup(cut)
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			mu.Lock()
+			open = append(open, conn.(*net.TCPConn))
+			mu.Unlock()
+			behind, err := net.Dial("tcp", to)
+			if err != nil {
+				_ = conn.Close()
+				continue
+			}
+			go func() { _, _ = io.Copy(behind, conn); _ = behind.Close() }()
+			go func() { _, _ = io.Copy(conn, behind); _ = conn.Close() }()
+		}
+	}()
+	return cut
+}

@@ -1,0 +1,318 @@
+package election
+
+import (
+	"bufio"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// PeerConfig is where the links between instances end; see "Fast takeover" in the package comment.
+type PeerConfig struct {
+	Listener net.Listener // Run closes it
+	Address  string       // host:port at which other instances reach it
+	Server   *tls.Config  // nil for connections without TLS
+	Client   *tls.Config  // likewise
+}
+
+const (
+	maxPeers = 64   // connections at one time
+	maxFrame = 1024 // bytes
+	goodbye  = "bye\n"
+	// answerWithin is how long a leader whose link has ended has to show that it lives.
+	answerWithin = 150 * time.Millisecond
+)
+
+// hello is the first frame of both sides of a connection, as one line of JSON. The leader's second frame, if its
+// leadership ends while it lives, is a goodbye. Nothing else is ever sent.
+type hello struct {
+	Instance    string `json:"instance"`
+	Incarnation string `json:"incarnation"`
+	Leader      string `json:"leader"` // the leader's incarnation, as the sender knows it
+	Term        uint64 `json:"term"`
+	// Prove asks the leader to prove that it can reach the sender. It does so with a connection whose hello has Probe.
+	Prove bool `json:"prove,omitempty"`
+	Probe bool `json:"probe,omitempty"`
+}
+
+// peers is this instance's side of the links: as a leader it holds those of the standbys, as a standby it has one.
+type peers struct {
+	n       *Node
+	cfg     PeerConfig
+	slots   chan struct{}
+	refused prometheus.Counter
+
+	mu     sync.Mutex
+	term   uint64 // under which this instance leads; 0 while it does not
+	links  map[net.Conn]bool
+	known  map[hello]bool // instances and incarnations that are or were registered
+	linked bool           // the link to the leader stands
+	proved time.Time      // when a peer last reached this instance
+}
+
+func newPeers(n *Node, cfg PeerConfig) *peers {
+	return &peers{n: n, cfg: cfg, slots: make(chan struct{}, maxPeers), links: map[net.Conn]bool{},
+		known: map[hello]bool{}, refused: newRefused(n.cfg.Registerer)}
+}
+
+// serve answers other instances until ctx ends.
+func (p *peers) serve(ctx context.Context) {
+	defer context.AfterFunc(ctx, func() { _ = p.cfg.Listener.Close() })()
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	for {
+		conn, err := p.cfg.Listener.Accept()
+		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
+			return
+		} else if err != nil {
+			pause(ctx, dialPause)
+			continue
+		}
+		select {
+		case p.slots <- struct{}{}:
+			wg.Go(func() {
+				defer func() { <-p.slots }()
+				p.answer(ctx, conn)
+			})
+		default:
+			p.refused.Inc()
+			_ = conn.Close()
+		}
+	}
+}
+
+// answer lets one connection be the link of a standby, or a probe. It closes any other without an answer.
+func (p *peers) answer(ctx context.Context, conn net.Conn) {
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer conn.Close()
+	t := timing(p.n.cfg.Session)
+	if p.cfg.Server != nil {
+		conn = tls.Server(conn, p.cfg.Server)
+	}
+	_ = conn.SetDeadline(time.Now().Add(t.retry()))
+	in := bufio.NewReaderSize(conn, maxFrame)
+	from, err := receive(in)
+	if err != nil || !p.admits(ctx, from) {
+		p.refused.Inc()
+		return
+	}
+	me := hello{Instance: p.n.cfg.Instance, Incarnation: p.n.incarnation, Leader: from.Leader, Term: from.Term}
+	if send(conn, me) != nil || from.Probe || !p.hold(conn, from.Term) {
+		return
+	}
+	defer p.drop(conn)
+	_ = conn.SetDeadline(time.Time{})
+	if from.Prove {
+		p.probe(ctx, from)
+	}
+	_, _ = in.ReadByte() // until the standby has gone
+}
+
+// admits reports whether a connection is a registered instance's that knows the present leadership: this instance's, or
+// for a probe its own.
+func (p *peers) admits(ctx context.Context, from hello) bool {
+	if from.Probe {
+		leader := p.n.races[0].lastKnown()
+		if leader.Instance != from.Instance || leader.Term != from.Term || from.Leader != from.Incarnation {
+			return false
+		}
+	} else if p.leading() != from.Term || from.Leader != p.n.incarnation {
+		return false
+	}
+	who := hello{Instance: from.Instance, Incarnation: from.Incarnation}
+	p.mu.Lock()
+	known := p.known[who]
+	p.mu.Unlock()
+	if !known { // what is known is answered at once, however slow ZooKeeper is
+		m, err := p.n.registered(ctx, from.Instance)
+		if err != nil || m.Incarnation != from.Incarnation {
+			return false
+		}
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.known) > maxPeers {
+		clear(p.known)
+	}
+	p.known[who] = true
+	if from.Probe {
+		p.proved = time.Now()
+	}
+	return true
+}
+
+// probe reaches another instance, which so learns that it can be reached.
+func (p *peers) probe(ctx context.Context, of hello) {
+	m, err := p.n.registered(ctx, of.Instance)
+	if err != nil || m.Peer == "" {
+		return
+	}
+	me := hello{Instance: p.n.cfg.Instance, Incarnation: p.n.incarnation, Leader: p.n.incarnation, Term: of.Term,
+		Probe: true}
+	if conn, _, err := p.dial(ctx, m.Peer, me, of.Incarnation, timing(p.n.cfg.Session).retry()); err == nil {
+		_ = conn.Close()
+	}
+}
+
+// leads begins or, with term 0, ends what the links say of this instance's leadership. Whoever holds one then gets
+// a goodbye: this instance is alive.
+func (p *peers) leads(term uint64) {
+	if p == nil {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.term = term
+	for conn := range p.links {
+		_ = conn.SetDeadline(time.Now().Add(time.Second))
+		_, _ = io.WriteString(conn, goodbye)
+		_ = conn.Close()
+	}
+	clear(p.links)
+}
+
+func (p *peers) leading() uint64 {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.term
+}
+
+// hold keeps a link, unless the leadership is over.
+func (p *peers) hold(conn net.Conn, term uint64) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.term != term {
+		return false
+	}
+	p.links[conn] = true
+	return true
+}
+
+func (p *peers) drop(conn net.Conn) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	delete(p.links, conn)
+}
+
+// provedSince reports whether a peer has reached this instance since then.
+func (p *peers) provedSince(since time.Time) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.proved.After(since)
+}
+
+func (p *peers) setLinked(linked bool) {
+	p.mu.Lock()
+	p.linked = linked
+	p.mu.Unlock()
+	raise(p.n.news) // the member znode says so
+}
+
+// linkStands reports whether the link to the leader stands. Without links it does not.
+func (p *peers) linkStands() bool {
+	if p == nil {
+		return false
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.linked
+}
+
+// follow holds a link to a leader until ctx ends or the leader says goodbye. Once the link was cut it calls dead each
+// time that the leader does not answer.
+func (p *peers) follow(ctx context.Context, leader leaderNode, prove bool, dead func()) {
+	t := timing(p.n.cfg.Session)
+	me := hello{Instance: p.n.cfg.Instance, Incarnation: p.n.incarnation, Leader: leader.Incarnation, Term: leader.Term,
+		Prove: prove}
+	for wasCut := false; ctx.Err() == nil; {
+		limit := t.call()
+		if wasCut {
+			limit = answerWithin
+		}
+		conn, in, err := p.dial(ctx, leader.Peer, me, leader.Incarnation, limit)
+		switch {
+		case err == nil:
+			p.setLinked(true)
+			var over bool
+			wasCut, over = p.await(ctx, conn, in)
+			if p.setLinked(false); over {
+				return
+			} else if wasCut {
+				continue
+			}
+		case wasCut && ctx.Err() == nil:
+			p.n.log.Warn().Err(err).Str("leader", leader.Instance).Uint64("term", leader.Term).
+				Msg("the link to the leader was cut, and the leader does not answer")
+			dead()
+		}
+		pause(ctx, t.retry())
+	}
+}
+
+// await returns once a link has ended: over if nothing more is to come of the leader by this link, cut if the leader's
+// side ended it without a goodbye. A link that fails in another way shows nothing.
+func (p *peers) await(ctx context.Context, conn net.Conn, in *bufio.Reader) (cut, over bool) {
+	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
+	defer conn.Close()
+	line, err := in.ReadString('\n')
+	switch {
+	case ctx.Err() != nil, line == goodbye:
+		return false, true
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, syscall.ECONNRESET):
+		return true, false
+	}
+	return false, false
+}
+
+// dial opens a connection on which an incarnation has answered in time.
+func (p *peers) dial(ctx context.Context, address string, me hello, incarnation string,
+	limit time.Duration) (conn net.Conn, in *bufio.Reader, err error) {
+	deadline := time.Now().Add(limit)
+	if conn, err = (&net.Dialer{Deadline: deadline}).DialContext(ctx, "tcp", address); err != nil {
+		return nil, nil, err
+	}
+	_ = conn.SetDeadline(deadline)
+	if p.cfg.Client != nil {
+		conn = tls.Client(conn, p.cfg.Client)
+	}
+	in = bufio.NewReaderSize(conn, maxFrame)
+	var is hello
+	if err = send(conn, me); err == nil {
+		is, err = receive(in)
+	}
+	if err == nil && (is.Incarnation != incarnation || is.Term != me.Term) {
+		err = fmt.Errorf("%.100q is another life of it", is.Instance)
+	}
+	if err != nil {
+		_ = conn.Close()
+		return nil, nil, fmt.Errorf("hello: %w", err)
+	}
+	return conn, in, conn.SetDeadline(time.Time{})
+}
+
+func send(conn net.Conn, h hello) error {
+	line, err := encode(h)
+	if err == nil {
+		_, err = conn.Write(append(line, '\n'))
+	}
+	return err
+}
+
+// receive reads a hello. A longer frame than the reader holds is an error.
+func receive(in *bufio.Reader) (h hello, err error) {
+	line, err := in.ReadSlice('\n')
+	if err != nil {
+		return h, err
+	}
+	err = json.Unmarshal(line, &h)
+	return h, err
+}

@@ -1,0 +1,309 @@
+package election
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// peerSession is long, so that a takeover within a part of it is not an expiry.
+const peerSession = 9 * time.Second
+
+// gate stands between an instance's peer port and the others.
+type gate struct {
+	t        *testing.T
+	listener net.Listener
+	to       string
+
+	mu    sync.Mutex
+	open  map[net.Conn]bool
+	serve func(net.Conn) // in place of the instance; nil for the instance itself
+}
+
+func newGate(t *testing.T, to string) *gate {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := &gate{t: t, listener: l, to: to, open: map[net.Conn]bool{}}
+	t.Cleanup(func() { _ = l.Close(); g.cut(func(net.Conn) {}) })
+	go func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			go g.pass(conn)
+		}
+	}()
+	return g
+}
+
+func (g *gate) pass(conn net.Conn) {
+	defer conn.Close()
+	g.mu.Lock()
+	g.open[conn] = true
+	serve := g.serve
+	g.mu.Unlock()
+	if serve != nil {
+		serve(conn)
+		return
+	}
+	behind, err := net.Dial("tcp", g.to)
+	if err != nil {
+		return
+	}
+	defer behind.Close()
+	go func() {
+		_, _ = io.Copy(behind, conn)
+		_ = behind.Close()
+	}()
+	_, _ = io.Copy(conn, behind)
+}
+
+// cut ends what is open; from now on serve answers, or the instance if it is nil.
+func (g *gate) cut(serve func(net.Conn)) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.serve = serve
+	for conn := range g.open {
+		if tcp, is := conn.(*net.TCPConn); is {
+			_ = tcp.SetLinger(0) // RST
+		}
+		_ = conn.Close()
+	}
+	clear(g.open)
+}
+
+// linked is an instance with a peer port behind a gate.
+func linked(t *testing.T, c *court, ns, name string, change ...func(*setup)) (*instance, *gate) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	g := newGate(t, l.Addr().String())
+	zk := lab.SharedZooKeeper(t).Addr
+	i := real(t, c, ns, name, []string{zk}, append([]func(*setup){func(cfg *setup) {
+		cfg.Session = peerSession
+		cfg.Peers = &PeerConfig{Listener: l, Address: g.listener.Addr().String()}
+	}}, change...)...)
+	return i.run(t), g
+}
+
+// value reads a counter.
+func value(c prometheus.Counter) float64 {
+	r := prometheus.NewRegistry()
+	r.MustRegister(c)
+	families, err := r.Gather()
+	if err != nil {
+		panic(err) // a counter alone is consistent
+	}
+	return families[0].GetMetric()[0].GetCounter().GetValue()
+}
+
+// awaitLink waits until the instance's member znode says that its link stands.
+func awaitLink(t *testing.T, i *instance) {
+	t.Helper()
+	lab.Eventually(t, patience, func() error {
+		members, err := i.Members(t.Context())
+		for _, m := range members {
+			if m.Instance == i.name && m.Linked {
+				return nil
+			}
+		}
+		return fmt.Errorf("%s is not linked: %+v, %v", i.name, members, err)
+	})
+}
+
+// A leader whose link is cut and who does not answer is replaced long before its session expires, whatever answers in
+// its place. It is alive here: so it does not stand again for 2·S and until it was reached, and its deposer's links are
+// not trusted for a while.
+func TestPeer_OneThatDoesNotAnswerIsReplaced(t *testing.T) {
+	t.Parallel()
+	for what, serve := range map[string]func(net.Conn){
+		"refused": func(net.Conn) {},
+		"silent":  func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
+		"another life": func(conn net.Conn) {
+			_, _ = io.WriteString(conn, `{"instance":"a","incarnation":"x","term":1}`+"\n")
+		},
+		"garbage": func(conn net.Conn) { _, _ = io.WriteString(conn, strings.Repeat("garbage", 1000)) },
+	} {
+		t.Run(what, func(t *testing.T) {
+			t.Parallel()
+			c := &court{}
+			a, gate := linked(t, c, "peer"+strings.ReplaceAll(what, " ", ""), "a")
+			awaitLeader(t, c, 0)
+			b, _ := linked(t, c, "peer"+strings.ReplaceAll(what, " ", ""), "b")
+			awaitLink(t, b)
+			cut := time.Now()
+			gate.cut(serve)
+			second := awaitLeader(t, c, 1)
+			if second.instance != "b" || second.began.Sub(cut) > peerSession/3 {
+				t.Fatalf("%s leads after %s", second.instance, second.began.Sub(cut))
+			}
+			if n := value(b.metrics.deposed); n != 1 {
+				t.Errorf("%g takeovers", n)
+			}
+			lab.Eventually(t, patience, func() error { // its next renewal
+				if first := c.all()[0]; first.ended.IsZero() || !errors.Is(first.cause, ErrLost) {
+					return fmt.Errorf("the first still leads: %+v", first)
+				}
+				return nil
+			})
+			if err := b.Resign(t.Context(), "test"); err != nil {
+				t.Fatal(err)
+			}
+			if s := a.State(); s.Role == Leading {
+				t.Error("the one that was deposed leads at once")
+			}
+		})
+	}
+}
+
+// A link that ends although the leader lives and answers, and one that ends with a goodbye, depose nobody.
+func TestPeer_ALivingLeaderStays(t *testing.T) {
+	t.Parallel()
+	c := &court{}
+	a, gate := linked(t, c, "peerlives", "a")
+	first := awaitLeader(t, c, 0)
+	b, _ := linked(t, c, "peerlives", "b")
+	for range 5 {
+		awaitLink(t, b)
+		gate.cut(nil)
+	}
+	awaitLink(t, b)
+	if first.ctx.Err() != nil || value(b.metrics.deposed) != 0 {
+		t.Fatalf("deposed: %v", first.ctx.Err())
+	}
+	if err := a.Resign(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if second := awaitLeader(t, c, 1); second.instance != "b" || value(b.metrics.deposed) != 0 {
+		t.Errorf("%s leads, with %g takeovers", second.instance, value(b.metrics.deposed))
+	}
+	awaitLink(t, a)
+}
+
+// Strangers get no answer, and change nothing.
+func TestPeer_RefusesStrangers(t *testing.T) {
+	t.Parallel()
+	c := &court{}
+	a, _ := linked(t, c, "peerstranger", "a")
+	first := awaitLeader(t, c, 0)
+	b, _ := linked(t, c, "peerstranger", "b")
+	awaitLink(t, b)
+	before := value(a.peers.refused)
+	me := func(change func(*hello)) string {
+		h := hello{Instance: "b", Incarnation: b.incarnation, Leader: a.incarnation, Term: first.term}
+		change(&h)
+		line, err := encode(h)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(line) + "\n"
+	}
+	frames := map[string]string{
+		"garbage": "GET / HTTP/1.1\r\n\r\n", "half": `{"instance":"b"`, "nothing": "", "long": strings.Repeat("x", 4096),
+		"an old life":          me(func(h *hello) { h.Incarnation = "old" }),
+		"nobody":               me(func(h *hello) { h.Instance = "nobody" }),
+		"a path":               me(func(h *hello) { h.Instance = "../leader" }),
+		"another term":         me(func(h *hello) { h.Term++ }),
+		"another leader":       me(func(h *hello) { h.Leader = b.incarnation }),
+		"a probe of a standby": me(func(h *hello) { h.Probe = true }),
+	}
+	for what, frame := range frames {
+		conn, err := net.Dial("tcp", a.peers.cfg.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = conn.SetDeadline(time.Now().Add(peerSession))
+		_, _ = io.WriteString(conn, frame)
+		if line, err := bufio.NewReader(conn).ReadString('\n'); err == nil || line != "" {
+			t.Errorf("%s: answered with %q, %v", what, line, err)
+		}
+		_ = conn.Close()
+	}
+	var crowd []net.Conn
+	for range 1000 {
+		conn, err := net.Dial("tcp", a.peers.cfg.Listener.Addr().String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		crowd = append(crowd, conn)
+	}
+	lab.Eventually(t, patience, func() error {
+		if n := value(a.peers.refused) - before; n < float64(len(frames)+1000) {
+			return fmt.Errorf("%g are refused", n)
+		}
+		return nil
+	})
+	for _, conn := range crowd {
+		_ = conn.Close()
+	}
+	awaitLink(t, b)
+	if first.ctx.Err() != nil {
+		t.Error("the leader fell")
+	}
+}
+
+// One that was deposed while it lived leads again once it was reached by the others, and not before.
+func TestPeer_OneThatWasDeposedProvesItself(t *testing.T) {
+	t.Parallel()
+	short := func(cfg *setup) { cfg.Session = 2 * time.Second }
+	c := &court{}
+	a, gate := linked(t, c, "peerproof", "a", short)
+	awaitLeader(t, c, 0)
+	b, _ := linked(t, c, "peerproof", "b", short)
+	awaitLink(t, b)
+	gate.cut(func(net.Conn) {}) // nobody reaches a
+	if second := awaitLeader(t, c, 1); second.instance != "b" {
+		t.Fatalf("%s leads", second.instance)
+	}
+	until := time.Now().Add(3 * 2 * time.Second)
+	lab.Eventually(t, patience, func() error { // the links of the one that deposed it are not trusted
+		b.Node.mu.Lock()
+		defer b.Node.mu.Unlock()
+		if !b.barred.After(time.Now()) {
+			return errors.New("b may depose again")
+		}
+		return nil
+	})
+	if err := b.Resign(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	lab.Eventually(t, patience, func() error {
+		if time.Now().Before(until) {
+			return errors.New("not yet")
+		}
+		return nil
+	})
+	if s := a.State(); s.Role == Leading {
+		t.Fatal("one whom nobody reaches leads again")
+	}
+	awaitLeader(t, c, 2) // b again
+	gate.cut(nil)
+	lab.Eventually(t, patience, func() error {
+		if !a.peers.provedSince(time.Now().Add(-time.Minute)) {
+			return errors.New("nobody has reached it")
+		}
+		return nil
+	})
+	if err := b.Resign(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if r := awaitLeader(t, c, 3); r.instance != "a" {
+		t.Errorf("%s leads", r.instance)
+	}
+}
