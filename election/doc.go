@@ -117,11 +117,15 @@
 //
 // The term stands for the leadership where the znode's czxid could: the leader knows it from its win on.
 //
-// A link is used once for a leadership. An instance that deposed a living leader (2·S later the same incarnation is
-// still registered) trusts no link for 10·S. A leader whose znode went while its session lived does not stand for 2·S
-// and, while a healthy member is registered, not before a peer has reached its port since then: it asks for that in
-// its hello to the next leader, who connects back once with a probe. Otherwise an instance that can reach the others,
-// and cannot be reached, would win again and again.
+// Evidence is used once for a leadership, and for S/2 from the cut, as long as no link stands again. What fails at the
+// standby itself, its resolver, network, limits or certificates, is none. An instance that deposed a living leader
+// (2·S later the same incarnation is still registered) takes none for dead for 10·S.
+//
+// A leader whose znode went while its session lived does not stand for 2·S and, while a healthy member is registered,
+// not before a peer has reached its port since then: it asks for that in its hello to the next leader, who connects
+// back with a probe until that works. Otherwise an instance that can reach the others, and cannot be reached, would
+// win again and again. It deposes nobody meanwhile. If nobody leads for 2·S it stands all the same: nobody could do
+// better.
 //
 // The port answers registered instances only, by name, incarnation and the term of the leadership; it asks ZooKeeper
 // about those that it does not know yet, so that a living leader's answer does not wait for ZooKeeper.

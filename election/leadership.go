@@ -180,10 +180,10 @@ func (l *leadership) end(why ending, cause error) {
 		l.r.log.Debug().AnErr("cause", cause).Uint64("term", l.win.leader.Term).Msg("leadership had ended before")
 		return
 	}
-	l.r.node.peers.leads(0)
 	l.r.setRole(Resigning, cause) // before Lead can return: a later role must not be overwritten
 	l.r.metrics.end(why)
 	l.cancel(cause)
+	l.r.node.peers.leads(0)
 	level := zerolog.InfoLevel
 	if !errors.Is(cause, ErrResigned) {
 		level = zerolog.WarnLevel
@@ -202,9 +202,6 @@ func (l *leadership) ended() bool {
 type absence struct {
 	until time.Time
 	yield bool // over as soon as another instance leads, which was its purpose
-	// proof: while another healthy instance is registered, it lasts until a peer has reached this one since then. The
-	// zero value asks for no proof.
-	proof time.Time
 }
 
 // giveUp removes the znode while the lease shows that it belongs to this leadership. If giveUp does not run or fails,
@@ -232,9 +229,9 @@ func (l *leadership) leave() absence {
 		return absence{until: now.Add(away), yield: true}
 	case endReturned: // whoever leads next, this instance would fail again
 		return absence{until: now.Add(away)}
-	case endFenced: // it may have been deposed while it lived
+	case endFenced: // it was deposed while it lived, or the znodes were wiped
 		if l.r.node.peers != nil {
-			return absence{until: now.Add(t.patience()), proof: now}
+			l.r.node.owe(now)
 		}
 	case endDeadline: // an instance whose writes get lost must not win again before the others have looked
 		return absence{until: now.Add(t.retry())}

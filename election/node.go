@@ -46,11 +46,17 @@ type Node struct {
 	session *session // nil between two sessions
 	err     error    // why no race can run on the session; nil while the member is registered
 	owned   []int64  // the last sessions of this value, the newest last
-	// deposed is the leader that this instance last took for dead, at a time, and barred is until when it takes none for
-	// dead.
-	deposed leaderNode
-	at      time.Time
+	// deposed are the leaders that this instance has taken for dead and not examined yet, and barred is until when it
+	// takes none for dead. proof is since when it owes the proof that others can reach it, or zero.
+	deposed []deposal
 	barred  time.Time
+	proof   time.Time
+}
+
+// deposal is a leader that was taken for dead.
+type deposal struct {
+	leaderNode
+	at time.Time
 }
 
 // NewNode validates the config field by field. It does not connect yet; Run does.
@@ -317,38 +323,66 @@ func (n *Node) registered(ctx context.Context, instance string) (memberNode, err
 	return decodeMember(found.data)
 }
 
-// mayDepose reports whether this instance may take a leader for dead, and notes that it does.
+// mayDepose reports whether this instance may take a leader for dead: not twice, and not while its links are not
+// trusted.
 func (n *Node) mayDepose(leader leaderNode) bool {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	if time.Now().Before(n.barred) || n.deposed.Incarnation == leader.Incarnation && n.deposed.Term == leader.Term {
-		return false
-	}
-	n.deposed, n.at = leader, time.Now()
-	return true
+	return time.Now().After(n.barred) && !slices.ContainsFunc(n.deposed, func(d deposal) bool {
+		return d.Incarnation == leader.Incarnation && d.Term == leader.Term
+	})
 }
 
-// examine looks, once its session must have expired, whether the leader that this instance took for dead is alive. If
-// so, its links cannot be trusted for a while.
+func (n *Node) hasDeposed(leader leaderNode) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.deposed = append(n.deposed, deposal{leader, time.Now()})
+}
+
+// examine looks, once its session must have expired, whether a leader that this instance took for dead is alive. If so,
+// its links are not trusted for a while.
 func (n *Node) examine(t timing) {
 	n.mu.Lock()
-	leader, due := n.deposed, !n.at.IsZero() && time.Since(n.at) > t.patience()
-	if due {
-		n.at = time.Time{}
-	}
-	n.mu.Unlock()
-	if !due {
+	if len(n.deposed) == 0 || time.Since(n.deposed[0].at) < t.patience() {
+		n.mu.Unlock()
 		return
 	}
+	leader := n.deposed[0]
+	n.mu.Unlock()
 	m, err := n.registered(context.Background(), leader.Instance) // ends with the session; see call
-	if err != nil || m.Incarnation != leader.Incarnation {
-		return
+	if err != nil && !errors.Is(err, zk.ErrNoNode) {
+		return // asked again
 	}
+	alive := err == nil && m.Incarnation == leader.Incarnation
 	n.mu.Lock()
-	n.barred = time.Now().Add(10 * t.session())
+	n.deposed = n.deposed[1:]
+	if alive {
+		n.barred = time.Now().Add(10 * t.session())
+	}
 	n.mu.Unlock()
-	n.log.Warn().Str("leader", leader.Instance).Dur("wait", 10*t.session()).
-		Msg("a leader that seemed to be dead is alive: its session alone decides for a while")
+	if alive {
+		n.log.Warn().Str("leader", leader.Instance).Dur("wait", 10*t.session()).
+			Msg("a leader that seemed to be dead is alive: its session alone decides for a while")
+	}
+}
+
+// owe notes since when this instance owes the proof that others can reach it; the zero time ends that.
+func (n *Node) owe(since time.Time) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.proof = since
+}
+
+func (n *Node) owed() (since time.Time, is bool) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.proof, !n.proof.IsZero()
+}
+
+// owes reports whether the proof is still missing.
+func (n *Node) owes() bool {
+	since, owed := n.owed()
+	return owed && !n.peers.provedSince(since)
 }
 
 // Members lists the registered instances by name. It omits an instance that leaves while it reads them.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -53,6 +54,7 @@ type peers struct {
 
 	mu     sync.Mutex
 	term   uint64 // under which this instance leads; 0 while it does not
+	last   uint64 // under which it led before
 	links  map[net.Conn]bool
 	known  map[hello]bool // instances and incarnations that are or were registered
 	linked bool           // the link to the leader stands
@@ -92,8 +94,9 @@ func (p *peers) serve(ctx context.Context) {
 
 // answer lets one connection be the link of a standby, or a probe. It closes any other without an answer.
 func (p *peers) answer(ctx context.Context, conn net.Conn) {
-	defer context.AfterFunc(ctx, func() { _ = conn.Close() })()
-	defer conn.Close()
+	raw := conn
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
+	defer raw.Close()
 	t := timing(p.n.cfg.Session)
 	if p.cfg.Server != nil {
 		conn = tls.Server(conn, p.cfg.Server)
@@ -106,15 +109,31 @@ func (p *peers) answer(ctx context.Context, conn net.Conn) {
 		return
 	}
 	me := hello{Instance: p.n.cfg.Instance, Incarnation: p.n.incarnation, Leader: from.Leader, Term: from.Term}
-	if send(conn, me) != nil || from.Probe || !p.hold(conn, from.Term) {
+	if send(conn, me) != nil || from.Probe {
+		return
+	}
+	if !p.hold(conn, from.Term) {
+		_, _ = io.WriteString(conn, goodbye)
 		return
 	}
 	defer p.drop(conn)
 	_ = conn.SetDeadline(time.Time{})
-	if from.Prove {
-		p.probe(ctx, from)
+	gone := make(chan struct{})
+	go func() { // ends with the connection, which this function closes or awaits
+		defer close(gone)
+		_, _ = in.ReadByte()
+	}()
+	for wait := time.Duration(0); ; wait = t.retry() {
+		select {
+		case <-gone: // the standby, or the leadership
+			return
+		case <-time.After(wait):
+		}
+		if !from.Prove || p.probe(ctx, from) {
+			<-gone
+			return
+		}
 	}
-	_, _ = in.ReadByte() // until the standby has gone
 }
 
 // admits reports whether a connection is a registered instance's that knows the present leadership: this instance's, or
@@ -125,7 +144,7 @@ func (p *peers) admits(ctx context.Context, from hello) bool {
 		if leader.Instance != from.Instance || leader.Term != from.Term || from.Leader != from.Incarnation {
 			return false
 		}
-	} else if p.leading() != from.Term || from.Leader != p.n.incarnation {
+	} else if !p.led(from.Term) || from.Leader != p.n.incarnation {
 		return false
 	}
 	who := hello{Instance: from.Instance, Incarnation: from.Incarnation}
@@ -140,7 +159,7 @@ func (p *peers) admits(ctx context.Context, from hello) bool {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if len(p.known) > maxPeers {
+	if len(p.known) > 16*maxPeers {
 		clear(p.known)
 	}
 	p.known[who] = true
@@ -150,17 +169,20 @@ func (p *peers) admits(ctx context.Context, from hello) bool {
 	return true
 }
 
-// probe reaches another instance, which so learns that it can be reached.
-func (p *peers) probe(ctx context.Context, of hello) {
+// probe tries to reach another instance, which so learns that it can be reached.
+func (p *peers) probe(ctx context.Context, of hello) bool {
 	m, err := p.n.registered(ctx, of.Instance)
 	if err != nil || m.Peer == "" {
-		return
+		return false
 	}
 	me := hello{Instance: p.n.cfg.Instance, Incarnation: p.n.incarnation, Leader: p.n.incarnation, Term: of.Term,
 		Probe: true}
-	if conn, _, err := p.dial(ctx, m.Peer, me, of.Incarnation, timing(p.n.cfg.Session).retry()); err == nil {
-		_ = conn.Close()
+	conn, _, err := p.dial(ctx, m.Peer, me, of.Incarnation, timing(p.n.cfg.Session).retry())
+	if err != nil {
+		return false
 	}
+	_ = conn.Close()
+	return true
 }
 
 // leads begins or, with term 0, ends what the links say of this instance's leadership. Whoever holds one then gets
@@ -171,6 +193,9 @@ func (p *peers) leads(term uint64) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if p.term != 0 {
+		p.last = p.term
+	}
 	p.term = term
 	for conn := range p.links {
 		_ = conn.SetDeadline(time.Now().Add(time.Second))
@@ -180,10 +205,11 @@ func (p *peers) leads(term uint64) {
 	clear(p.links)
 }
 
-func (p *peers) leading() uint64 {
+// led reports whether this instance leads under a term, or last did: then its answer is a goodbye.
+func (p *peers) led(term uint64) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	return p.term
+	return term != 0 && (term == p.term || term == p.last)
 }
 
 // hold keeps a link, unless the leadership is over.
@@ -228,34 +254,55 @@ func (p *peers) linkStands() bool {
 }
 
 // follow holds a link to a leader until ctx ends or the leader says goodbye. Once the link was cut it calls dead each
-// time that the leader does not answer.
+// time that the leader does not answer, for S/2: after that its session decides.
 func (p *peers) follow(ctx context.Context, leader leaderNode, prove bool, dead func()) {
 	t := timing(p.n.cfg.Session)
 	me := hello{Instance: p.n.cfg.Instance, Incarnation: p.n.incarnation, Leader: leader.Incarnation, Term: leader.Term,
 		Prove: prove}
-	for wasCut := false; ctx.Err() == nil; {
-		limit := t.call()
-		if wasCut {
-			limit = answerWithin
-		}
-		conn, in, err := p.dial(ctx, leader.Peer, me, leader.Incarnation, limit)
-		switch {
-		case err == nil:
+	at, limit, brief, told := leader.Peer, t.call(), false, false
+	var cut time.Time // when the link was cut; zero while it was not
+	for ctx.Err() == nil {
+		conn, in, err := p.dial(ctx, at, me, leader.Incarnation, limit)
+		if err == nil {
+			began := time.Now()
+			at = conn.RemoteAddr().String() // a name may not be resolved when it matters
 			p.setLinked(true)
-			var over bool
-			wasCut, over = p.await(ctx, conn, in)
+			wasCut, over := p.await(ctx, conn, in)
 			if p.setLinked(false); over {
 				return
-			} else if wasCut {
-				continue
 			}
-		case wasCut && ctx.Err() == nil:
+			if wasCut {
+				cut, limit = time.Now(), answerWithin
+				if time.Since(began) > t.retry() || !brief {
+					brief = time.Since(began) < t.retry()
+					continue
+				}
+			} // one that is cut again and again is made again after a while
+		} else if !cut.IsZero() && ctx.Err() == nil && isDead(err) {
 			p.n.log.Warn().Err(err).Str("leader", leader.Instance).Uint64("term", leader.Term).
 				Msg("the link to the leader was cut, and the leader does not answer")
 			dead()
+		} else if !told && ctx.Err() == nil {
+			told = true
+			p.n.log.Info().Err(err).Str("leader", leader.Instance).Msg("no link to the leader yet")
 		}
 		pause(ctx, t.retry())
+		if time.Since(cut) > t.lease() {
+			cut, at, limit = time.Time{}, leader.Peer, t.call()
+		}
 	}
+}
+
+var errOtherLife = errors.New("another life of it")
+
+// isDead reports whether an error of dial shows that the leader does not answer. Others are this instance's own: its
+// resolver, its network, its limits, its certificates.
+func isDead(err error) bool {
+	var late net.Error
+	var garbage *json.SyntaxError
+	return errors.As(err, &late) && late.Timeout() || errors.As(err, &garbage) ||
+		slices.ContainsFunc([]error{io.EOF, io.ErrUnexpectedEOF, bufio.ErrBufferFull, errOtherLife, syscall.ECONNREFUSED,
+			syscall.ECONNRESET, syscall.EHOSTUNREACH}, func(e error) bool { return errors.Is(err, e) })
 }
 
 // await returns once a link has ended: over if nothing more is to come of the leader by this link, cut if the leader's
@@ -281,6 +328,8 @@ func (p *peers) dial(ctx context.Context, address string, me hello, incarnation 
 		return nil, nil, err
 	}
 	_ = conn.SetDeadline(deadline)
+	raw := conn
+	defer context.AfterFunc(ctx, func() { _ = raw.Close() })()
 	if p.cfg.Client != nil {
 		conn = tls.Client(conn, p.cfg.Client)
 	}
@@ -290,7 +339,7 @@ func (p *peers) dial(ctx context.Context, address string, me hello, incarnation 
 		is, err = receive(in)
 	}
 	if err == nil && (is.Incarnation != incarnation || is.Term != me.Term) {
-		err = fmt.Errorf("%.100q is another life of it", is.Instance)
+		err = errOtherLife
 	}
 	if err != nil {
 		_ = conn.Close()

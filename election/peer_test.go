@@ -2,12 +2,19 @@ package election
 
 import (
 	"bufio"
+	"context"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -142,10 +149,10 @@ func TestPeer_OneThatDoesNotAnswerIsReplaced(t *testing.T) {
 	} {
 		t.Run(what, func(t *testing.T) {
 			t.Parallel()
-			c := &court{}
-			a, gate := linked(t, c, "peer"+strings.ReplaceAll(what, " ", ""), "a")
+			c, ns := &court{}, rand.Text()
+			a, gate := linked(t, c, ns, "a")
 			awaitLeader(t, c, 0)
-			b, _ := linked(t, c, "peer"+strings.ReplaceAll(what, " ", ""), "b")
+			b, _ := linked(t, c, ns, "b")
 			awaitLink(t, b)
 			cut := time.Now()
 			gate.cut(serve)
@@ -175,10 +182,10 @@ func TestPeer_OneThatDoesNotAnswerIsReplaced(t *testing.T) {
 // A link that ends although the leader lives and answers, and one that ends with a goodbye, depose nobody.
 func TestPeer_ALivingLeaderStays(t *testing.T) {
 	t.Parallel()
-	c := &court{}
-	a, gate := linked(t, c, "peerlives", "a")
+	c, ns := &court{}, rand.Text()
+	a, gate := linked(t, c, ns, "a")
 	first := awaitLeader(t, c, 0)
-	b, _ := linked(t, c, "peerlives", "b")
+	b, _ := linked(t, c, ns, "b")
 	for range 5 {
 		awaitLink(t, b)
 		gate.cut(nil)
@@ -199,10 +206,10 @@ func TestPeer_ALivingLeaderStays(t *testing.T) {
 // Strangers get no answer, and change nothing.
 func TestPeer_RefusesStrangers(t *testing.T) {
 	t.Parallel()
-	c := &court{}
-	a, _ := linked(t, c, "peerstranger", "a")
+	c, ns := &court{}, rand.Text()
+	a, _ := linked(t, c, ns, "a")
 	first := awaitLeader(t, c, 0)
-	b, _ := linked(t, c, "peerstranger", "b")
+	b, _ := linked(t, c, ns, "b")
 	awaitLink(t, b)
 	before := value(a.peers.refused)
 	me := func(change func(*hello)) string {
@@ -262,10 +269,10 @@ func TestPeer_RefusesStrangers(t *testing.T) {
 func TestPeer_OneThatWasDeposedProvesItself(t *testing.T) {
 	t.Parallel()
 	short := func(cfg *setup) { cfg.Session = 2 * time.Second }
-	c := &court{}
-	a, gate := linked(t, c, "peerproof", "a", short)
+	c, ns := &court{}, rand.Text()
+	a, gate := linked(t, c, ns, "a", short)
 	awaitLeader(t, c, 0)
-	b, _ := linked(t, c, "peerproof", "b", short)
+	b, _ := linked(t, c, ns, "b", short)
 	awaitLink(t, b)
 	gate.cut(func(net.Conn) {}) // nobody reaches a
 	if second := awaitLeader(t, c, 1); second.instance != "b" {
@@ -305,5 +312,53 @@ func TestPeer_OneThatWasDeposedProvesItself(t *testing.T) {
 	}
 	if r := awaitLeader(t, c, 3); r.instance != "a" {
 		t.Errorf("%s leads", r.instance)
+	}
+}
+
+// Two of which each was deposed while it lived do not wait for each other: if nobody leads for 2·S, nobody could do
+// better. Nor does one whose peers cannot be read.
+func TestPeer_NobodyWaitsForProofForever(t *testing.T) {
+	t.Parallel()
+	short := func(cfg *setup) { cfg.Session = 2 * time.Second }
+	c, ns := &court{}, rand.Text()
+	a, _ := linked(t, c, ns, "a", short)
+	awaitLeader(t, c, 0)
+	b, _ := linked(t, c, ns, "b", short)
+	awaitLink(t, b)
+	for _, i := range []*instance{a, b} {
+		i.owe(time.Now())
+	}
+	resigned := time.Now()
+	if err := a.Resign(t.Context(), "test"); err != nil {
+		t.Fatal(err)
+	}
+	if next := awaitLeader(t, c, 1); next.began.Sub(resigned) < 2*2*time.Second {
+		t.Errorf("%s leads after %s, without a proof", next.instance, next.began.Sub(resigned))
+	}
+}
+
+func TestIsDead_TellsTheLeadersFailuresFromItsOwn(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		err  error
+		dead bool
+	}{
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}, true},
+		{&net.OpError{Op: "read", Err: os.NewSyscallError("read", syscall.ECONNRESET)}, true},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EHOSTUNREACH)}, true},
+		{fmt.Errorf("hello: %w", os.ErrDeadlineExceeded), true},
+		{fmt.Errorf("hello: %w", io.EOF), true},
+		{fmt.Errorf("hello: %w", errOtherLife), true},
+		{fmt.Errorf("hello: %w", json.Unmarshal([]byte("x"), new(hello))), true},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("socket", syscall.EMFILE)}, false},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.EADDRNOTAVAIL)}, false},
+		{&net.OpError{Op: "dial", Err: os.NewSyscallError("connect", syscall.ENETUNREACH)}, false},
+		{&net.DNSError{Err: "no such host", Name: "leader", IsNotFound: true}, false},
+		{&tls.CertificateVerificationError{Err: x509.UnknownAuthorityError{}}, false},
+		{context.Canceled, false},
+	} {
+		if got := isDead(c.err); got != c.dead {
+			t.Errorf("%v: %t, want %t", c.err, got, c.dead)
+		}
 	}
 }

@@ -187,14 +187,16 @@ type standby struct {
 	away  absence         // do not stand before this ends
 	err   error           // why the last try failed; shown until the next one
 
-	unlink func()          // ends the link to the leader, and waits for it
-	dead   chan leaderNode // the leader that the link has shown to be dead
+	met     leaderNode    // the last leader
+	missing time.Time     // since when there is none; zero while there is one
+	unlink  func()        // ends the link to the leader, and waits for it
+	dead    chan struct{} // flag: the link was cut, and the leader does not answer
 }
 
 // standBy looks, stands and leads until the session or ctx ends. A watch triggers a look. A look every S/6 in any case
 // covers a lost watch, and keeps answers coming on the connection.
 func (r *Race) standBy(ctx context.Context, s *session) {
-	b := &standby{Race: r, s: s, unlink: func() {}, dead: make(chan leaderNode, 1)}
+	b := &standby{Race: r, s: s, unlink: func() {}, dead: make(chan struct{}, 1)}
 	defer func() { b.unlink() }()
 	timer := time.NewTimer(0)
 	defer timer.Stop()
@@ -211,8 +213,8 @@ func (r *Race) standBy(ctx context.Context, s *session) {
 			return
 		case <-b.fired:
 			b.fired = nil
-		case leader := <-b.dead:
-			b.bury(ctx, leader)
+		case <-b.dead:
+			b.bury(ctx)
 		case <-r.wake:
 		case <-timer.C:
 		}
@@ -228,26 +230,29 @@ func (b *standby) link(ctx context.Context, leader leaderNode) {
 	}
 	ctx, stop := context.WithCancel(ctx)
 	over := make(chan struct{})
-	prove := !b.away.proof.IsZero()
+	owed := b.node.owes()
 	go func() { // unlink waits for it
 		defer close(over)
-		p.follow(ctx, leader, prove, func() {
-			select {
-			case b.dead <- leader:
-			default: // an older finding is still there, and the next link comes
-			}
-		})
+		p.follow(ctx, leader, owed, func() { raise(b.dead) })
 	}()
 	b.unlink = func() {
 		stop()
 		<-over
+		select {
+		case <-b.dead: // of that leader
+		default:
+		}
 	}
 }
 
 // bury opens the place of a leader whose link was cut and who does not answer.
-func (b *standby) bury(ctx context.Context, leader leaderNode) {
-	if err := b.node.health.now(); err != nil || time.Now().Before(b.away.until) || !b.node.mayDepose(leader) {
-		b.log.Info().Str("leader", leader.Instance).Msg("waiting for the leader's session to expire")
+func (b *standby) bury(ctx context.Context) {
+	leader := b.met
+	if b.node.peers.linkStands() {
+		return // it has answered since
+	}
+	if b.node.health.now() != nil || time.Now().Before(b.away.until) || b.node.owes() || !b.node.mayDepose(leader) {
+		b.log.Info().Str("leader", leader.Instance).Msg("another instance takes over, or the leader's session decides")
 		return
 	}
 	removed, err := b.depose(ctx, b.s, leader)
@@ -255,6 +260,7 @@ func (b *standby) bury(ctx context.Context, leader leaderNode) {
 		b.log.Warn().Err(err).Str("leader", leader.Instance).Msg("the dead leader's znode was not removed here")
 		return
 	}
+	b.node.hasDeposed(leader)
 	b.metrics.deposed.Inc()
 	b.log.Warn().Str("leader", leader.Instance).Uint64("term", leader.Term).Msg("removed the znode of a dead leader")
 	b.seen = 0
@@ -323,19 +329,30 @@ func (b *standby) meet(ctx context.Context, n znode) error {
 	if b.away.yield {
 		b.away = absence{}
 	}
+	b.met, b.missing = found, time.Time{}
 	b.setRole(Standby, nil)
-	b.link(ctx, found)
 	if b.learn(found.Leader) {
 		b.log.Info().Str("leader", found.Instance).Str("address", found.Address).Uint64("term", found.Term).
 			Msg("standing by")
 	}
+	b.link(ctx, found)
 	return nil
 }
 
+var errUnproved = errors.New("deposed while it lived: it waits for a peer to reach its peer port")
+
 // unproved reports whether this instance was deposed, and has not shown since then that others can reach it, while
-// another one could lead.
+// another one could lead. If nobody does for 2·S, nobody could do better.
 func (b *standby) unproved(ctx context.Context) bool {
-	if b.away.proof.IsZero() || b.node.peers.provedSince(b.away.proof) {
+	t := b.s.timing()
+	since, owed := b.node.owed()
+	switch {
+	case !owed:
+		return false
+	case time.Since(since) < t.patience():
+		return true
+	case b.node.peers.provedSince(since) || time.Since(b.missing) > t.patience():
+		b.node.owe(time.Time{})
 		return false
 	}
 	members, err := b.node.Members(ctx)
@@ -349,12 +366,19 @@ func (b *standby) stand(ctx context.Context) {
 	b.seen = 0
 	b.learn(Leader{})
 	b.unlink()
+	if b.missing.IsZero() {
+		b.missing = time.Now()
+	}
 	if err := b.node.health.now(); err != nil {
 		b.setRole(Standby, err)
 		return
 	}
-	if time.Now().Before(b.away.until) || b.unproved(ctx) {
+	if time.Now().Before(b.away.until) {
 		b.setRole(Standby, b.err)
+		return
+	}
+	if b.unproved(ctx) {
+		b.setRole(Standby, errUnproved)
 		return
 	}
 	b.setRole(Candidate, nil)

@@ -23,7 +23,7 @@ func (o *opened) openPeers() (err error) {
 		at = net.JoinHostPort(host, config.PeerPort)
 	}
 	if o.peers, err = o.listen("peer.listen", at); err != nil && o.cfg.Peer.Listen == "" {
-		o.log.Warn().Err(err).Msg("if this instance leads and dies, standbys wait for its session to expire")
+		o.log.Warn().Err(err).Msg("this instance takes part in no fast takeover: set peer.listen")
 		return nil
 	}
 	return err

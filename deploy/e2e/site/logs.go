@@ -34,6 +34,18 @@ func Lines(t *testing.T, i *Instance) []line {
 	return read
 }
 
+// Won returns when an instance began to lead under the first term above the given one.
+func (s *Site) Won(t *testing.T, above uint64) time.Time {
+	t.Helper()
+	var first leading
+	for _, l := range Leaderships(t, s.Instances) {
+		if l.term > above && (first.term == 0 || l.term < first.term) {
+			first = l
+		}
+	}
+	return first.at
+}
+
 // Leaderships returns those in the logs.
 func Leaderships(t *testing.T, among []*Instance) []leading {
 	t.Helper()
