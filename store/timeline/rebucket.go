@@ -339,6 +339,9 @@ func (r *Rebucket) moveEnds(ctx context.Context, from message.Bucket) error {
 		}
 		parts, leave := map[message.Bucket][]any{}, []any(nil)
 		for i, end := range ends {
+			if len(end) < stamp { // it is damaged, and names nobody
+				continue
+			}
 			uids := r.divide(end[stamp:])
 			stays := end[:stamp] + uids[from]
 			if stays == end {

@@ -179,6 +179,7 @@ func (w *town) populate(n int) {
 		b := m.UID.Bucket(w.Buckets())
 		w.must(w.rdb.HSet(ctx, fmt.Sprintf("{%s:%d}:msg", w.ns, b), string(m.UID), "garbage").Err())
 	}
+	w.must(w.rdb.RPush(ctx, fmt.Sprintf("{%s:0}:ended", w.ns), "cut").Err())
 	w.claim(6, 2)
 	w.push(n, func(i int) with { return with{hash(i), schedulertest.DueIn(time.Duration(i) * time.Second)} })
 	_, err := w.Pause(ctx, scheduler.Pause{Pattern: "paused.>", At: townNow, By: "me"})
@@ -297,7 +298,7 @@ func (w *town) dump() map[string]string {
 			}
 		case name == "ended":
 			for _, end := range w.rdb.LRange(ctx, key, 0, -1).Val() {
-				for at := 13; at < len(end); at += 18 {
+				for at := 13; at+18 <= len(end); at += 18 {
 					put(name, end[at:at+18], end[:13])
 				}
 			}

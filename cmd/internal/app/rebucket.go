@@ -117,7 +117,10 @@ func (r *rebucket) alone(ctx context.Context) error {
 
 // work does it all under a leadership.
 func (r *rebucket) work(ctx context.Context, term uint64) error {
-	if err := errors.Join(r.alone(ctx), r.empty(ctx)); err != nil {
+	if err := r.alone(ctx); err != nil {
+		return err
+	}
+	if err := r.empty(ctx); err != nil {
 		return err
 	}
 	move, err := timeline.NewRebucket(r.rdb, r.cfg.Namespace, r.from, r.to, term, r.progress)
@@ -129,7 +132,7 @@ func (r *rebucket) work(ctx context.Context, term uint64) error {
 	}
 	for _, step := range []func(context.Context) error{move.Hold, move.Move, aside, r.calm, move.Finish} {
 		if err := step(ctx); err != nil {
-			return fmt.Errorf("unfinished, so no instance starts until it has been run again: %v", err)
+			return fmt.Errorf("unfinished: run it again, until then no instance may start: %v", err)
 		}
 	}
 	return nil
