@@ -53,7 +53,8 @@ func newLosses(r prometheus.Registerer) prometheus.Counter {
 
 func newRefused(r prometheus.Registerer) prometheus.Counter {
 	return promauto.With(r).NewCounter(prometheus.CounterOpts{
-		Name: "tarry_peer_refused_total", Help: "Connections to the peer port that were not another instance's."})
+		Name: "tarry_peer_refused_total", Help: "Connections to the peer port that were refused: not a registered " +
+			"instance's, or of one that does not know the present leadership."})
 }
 
 func (m *metrics) lead(term uint64) {

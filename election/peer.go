@@ -271,6 +271,7 @@ func (p *peers) follow(ctx context.Context, leader leaderNode, prove bool, dead 
 			if p.setLinked(false); over {
 				return
 			}
+			cut, limit = time.Time{}, t.call() // a link that fell silent shows nothing, whatever came before it
 			if wasCut {
 				cut, limit = time.Now(), answerWithin
 				if time.Since(began) > t.retry() || !brief {
