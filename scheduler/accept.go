@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"encoding/binary"
 	"fmt"
 	"sync"
 	"time"
@@ -212,6 +213,9 @@ func (s *Scheduler) bucketOf(m *message.Message) (bucket message.Bucket, chosen 
 	if name := message.HashedName(m.ID, m.Key); name != "" {
 		return message.BucketOf(name, n), true
 	}
+	if len(m.Call) > 1 { // where its repeats find it
+		return message.Bucket(binary.BigEndian.Uint16([]byte(m.Call))) % n, true
+	}
 	return 0, false
 }
 
@@ -236,7 +240,15 @@ func answer(m *message.Message, r AddResult) Accepted {
 		a.ID = string(m.UID)
 	}
 	if r.Code == AddConflict && r.First.Topic != m.Topic { // a name never leads to another topic, so the uid did
-		a.Err = fmt.Errorf("%w: the uid %s is that of another message", ErrDuplicateID, m.UID)
+		what := "uid " + string(m.UID)
+		if r.First.UID != m.UID {
+			what = "Nats-Msg-Id"
+		}
+		a.Err = fmt.Errorf("%w: the %s is that of another message", ErrDuplicateID, what)
+		return a
+	}
+	if r.Code == AddCalls {
+		a.Err = fmt.Errorf("%w: its bucket keeps the Nats-Msg-Ids of as many pushes as it may", ErrBusy)
 		return a
 	}
 	if r.Code == AddUnreadable {

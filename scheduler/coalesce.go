@@ -263,7 +263,7 @@ func (c *coalescer) flushOnce(bucket message.Bucket, onWire func()) bool {
 // them, or lets names look again.
 func (c *coalescer) young(batch []*queued) []*queued {
 	last := c.s.cfg.Clock.Latest().Add(c.longest())
-	aged := func(q *queued) bool { return !q.known.IsZero() && last.After(q.known) }
+	aged := func(q *queued) bool { return !q.known.IsZero() && last.After(q.known) || c.slow(q) }
 	if !slices.ContainsFunc(batch, aged) {
 		return batch
 	}
@@ -272,6 +272,8 @@ func (c *coalescer) young(batch []*queued) []*queued {
 		switch {
 		case !aged(q):
 			kept = append(kept, q)
+		case c.slow(q):
+			c.fail(q, errLate)
 		case q.asked != nil:
 			c.s.names.again(q.asked)
 		case c.s.cfg.NamesKeep > 0: // the journal is asked when the push comes again
@@ -295,9 +297,20 @@ var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailab
 // not bring back a message that another instance meanwhile accepted, canceled and forgot. late reads the wall clock
 // too, because the monotonic clock stops while a machine is suspended.
 func (c *coalescer) late(at time.Time) bool {
-	limit := c.s.cfg.EndedKeep / 2
-	return time.Since(at) > limit || time.Now().Round(0).Sub(at.Round(0)) > limit
+	return longer(at, c.s.cfg.EndedKeep/2)
 }
+
+func longer(since time.Time, limit time.Duration) bool {
+	return time.Since(since) > limit || time.Now().Round(0).Sub(since.Round(0)) > limit
+}
+
+// callWait is how long at most a push with a call waits here until it is stored. Another instance may store its repeat
+// meanwhile, and must still remember that then: half of CallKeep is left for what the network and this instance hold up
+// before it is queued.
+const callWait = CallKeep / 2
+
+// slow reports whether a push with a call may no longer be stored, or might not be by the last try.
+func (c *coalescer) slow(q *queued) bool { return q.message.Call != "" && longer(q.at, callWait-c.longest()) }
 
 // store adds the batch and answers every push. It tries again with those whose outcome is unknown: a push that is sent
 // twice is stored once. If the outcome stays unknown, the answer is ErrOutcomeUnknown. Before each try the oldest push

@@ -139,6 +139,17 @@ const (
 	// AddFilling: the push merges, nothing living has its name here, and the bucket is being filled: the message that it
 	// belongs to may be missing yet. Nothing was changed. Of a push that is Judged this is not asked.
 	AddFilling
+	// AddCalls: the bucket already keeps as many calls as it may. Nothing was changed.
+	AddCalls
+)
+
+const (
+	// CallKeep is how long at least a timeline keeps the call of a push. Of the pushes with one call it stores the first,
+	// and the others are duplicates of that one.
+	CallKeep = 2 * time.Minute
+	// MaxCalls bounds the calls that a bucket keeps from within CallKeep. At 80 bytes each they take 160 MiB of Redis,
+	// and as much again while those of before are not forgotten.
+	MaxCalls = 2 << 20
 )
 
 // AddResult is the outcome of one push. Except for Added, First is the message that was there: its uid, due time, state

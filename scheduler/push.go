@@ -25,6 +25,8 @@ type Push struct {
 	Priority uint8
 	// Deliver says whether consumers pull the message, and Lease for how long one may hold it; 0 is the topic's.
 	Deliver Deliver
+	// Call identifies the call by which its producer pushes it; see message.Message.
+	Call string
 	// Merge says what happens if the name is already in use. MaxWait bounds MergeDebounce; 0 is no bound.
 	Merge message.Merge
 	// Either HasAt is set, and At is the due time, or Delay counts from Age ago, or ByRetry is set for a consumer's
@@ -127,7 +129,7 @@ func (p *Push) message(now time.Time) *message.Message {
 	m := &message.Message{
 		UID: p.UID, ID: p.ID, Key: p.Key, Topic: p.Topic, Headers: p.Headers, Body: p.Body,
 		Due: due, Priority: p.Priority, TTL: p.TTL, Attempt: max(p.Attempt, 1), Stored: p.Stored,
-		Merge: p.Merge, MaxWait: p.MaxWait, Retry: p.Retry, By: p.By,
+		Merge: p.Merge, MaxWait: p.MaxWait, Retry: p.Retry, By: p.By, Call: p.Call,
 	}
 	if p.Merge != message.MergeReject && p.Stored > 0 {
 		m.Since, m.StoredAt = p.Since, message.Milli(now.Add(-p.Age).UnixMilli())

@@ -62,10 +62,13 @@ func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []f
 func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 	m, there := q.message, &r.First
 	switch r.Code {
-	case Added, AddedCanceled, AddFilling:
+	case Added, AddedCanceled, AddFilling, AddCalls:
 		return false, true
 	case AddUnreadable:
 		return there.UID == m.UID && !repeat, true
+	}
+	if there.UID != m.UID && m.Call != "" { // its call may have led there
+		return false, true
 	}
 	if !called(there, m) { // nothing but its uid led there
 		return true, true

@@ -39,7 +39,7 @@ func (in *Intake) consume(ctx context.Context) error {
 	handling, stop := context.WithCancel(ctx)
 	defer stop()
 	var left leftovers
-	alive := newPulse(in.cfg.AckWait)
+	alive := link.NewPulse(in.cfg.AckWait)
 	status := in.nc.StatusChanged(nats.CONNECTED)
 	defer in.nc.RemoveStatusListener(status)
 	pull := &puller{
@@ -64,13 +64,13 @@ func (in *Intake) consume(ctx context.Context) error {
 		in.letGo(c, pull, &left)
 		watching.Wait()
 	}()
-	tick := time.NewTicker(pulseEvery)
+	tick := time.NewTicker(link.PulseEvery)
 	defer tick.Stop()
 	heard, silent := uint64(0), 0
 	for {
 		select {
 		case <-tick.C:
-			if !alive.beat() {
+			if !alive.Beat() {
 				return fmt.Errorf("consume stream %s: this process stood still for more than %s: another "+
 					"instance may have the pushes that it fetched", in.stream, in.cfg.AckWait)
 			}
@@ -146,7 +146,7 @@ func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *leftovers) {
 // handle hands one push to the scheduler. It waits while too many pushes are in progress or the store is unreachable,
 // and then requests no more from NATS. It returns false if ctx ended first or this process was stopped for a while: the
 // push must then be returned to NATS.
-func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place link.Place, alive *pulse) bool {
+func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place link.Place, alive *link.Pulse) bool {
 	if pause := in.trouble.wait(time.Now()); ctx.Err() != nil || pause > 0 && link.Sleep(ctx, pause) != nil {
 		return false
 	}
@@ -154,7 +154,7 @@ func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place link.Place, a
 	if in.room.Enter(ctx, c.size) != nil {
 		return false
 	}
-	if alive.stoodStill() {
+	if alive.StoodStill() {
 		in.room.Leave(1, int64(c.size))
 		return false
 	}

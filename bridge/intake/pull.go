@@ -6,7 +6,6 @@ import (
 	"strconv"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -178,38 +177,4 @@ func (p *puller) stop() {
 		return
 	}
 	link.Unsubscribe(p.sub)
-}
-
-// pulse detects that this process was stopped for a while, or its machine suspended. The pushes that NATS had sent
-// before belong to other instances once AckWait has passed. Those may have accepted, ended and forgotten them, and
-// accepting them here would bring back canceled messages.
-type pulse struct {
-	limit time.Duration
-	last  atomic.Pointer[time.Time]
-}
-
-func newPulse(limit time.Duration) *pulse {
-	p := &pulse{limit: limit}
-	now := time.Now()
-	p.last.Store(&now)
-	return p
-}
-
-const pulseEvery = time.Second
-
-// beat is called every second. It returns false, permanently, once the previous beat is longer ago than the limit.
-func (p *pulse) beat() bool {
-	if p.stoodStill() {
-		return false
-	}
-	now := time.Now()
-	p.last.Store(&now)
-	return true
-}
-
-// stoodStill may be called at any time, from any goroutine. It also reads the wall clock, because the monotonic clock
-// stops while a machine is suspended.
-func (p *pulse) stoodStill() bool {
-	last := *p.last.Load()
-	return time.Since(last) > p.limit || time.Now().Round(0).Sub(last.Round(0)) > p.limit
 }

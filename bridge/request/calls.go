@@ -239,7 +239,7 @@ func (s *Service) push(req *nats.Msg) {
 	}
 	if !wire.IsBatch(data) {
 		item := wire.DecodePush(data, s.cfg.Prefix)
-		s.accept(&item, func(r wire.Result) { s.out.Put(s.result(reply, size, r)) })
+		s.accept(&item, "", func(r wire.Result) { s.out.Put(s.result(reply, size, r)) })
 		return
 	}
 	items, err := wire.DecodeBatch(data, s.cfg.Prefix)
@@ -255,7 +255,7 @@ func (s *Service) push(req *nats.Msg) {
 	var left atomic.Int64
 	left.Store(int64(len(items)))
 	for i := range items {
-		s.accept(&items[i], func(r wire.Result) {
+		s.accept(&items[i], "", func(r wire.Result) {
 			results[i] = r
 			if left.Add(-1) == 0 {
 				s.out.Put(reaction{reply: reply,
@@ -266,7 +266,7 @@ func (s *Service) push(req *nats.Msg) {
 }
 
 // accept hands one push to the scheduler; done is called once with its outcome and must not block.
-func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
+func (s *Service) accept(item *wire.PushItem, call string, done func(wire.Result)) {
 	err := item.Err
 	if err == nil {
 		err = item.Push.CheckLimit(len(item.Body), link.SizeLimit(s.nc, s.cfg.SizeLimit))
@@ -277,7 +277,7 @@ func (s *Service) accept(item *wire.PushItem, done func(wire.Result)) {
 		return
 	}
 	push := answer.Push(&item.Push, item.Body)
-	push.By = answer.ByNATS
+	push.By, push.Call = answer.ByNATS, call
 	s.cfg.Scheduler.Accept(push, func(a scheduler.Accepted) {
 		r := answer.Accepted(a, s.cfg.Durable)
 		if r.Problem != nil && r.Problem.Word == answer.WordInternal {

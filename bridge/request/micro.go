@@ -44,19 +44,22 @@ func newMicroService(nc *nats.Conn, log zerolog.Logger, version, about string,
 func (m *microService) add(name, subject string, handle nats.MsgHandler) error {
 	e := &endpoint{name: name, subject: subject, handle: handle}
 	sub, err := m.nc.QueueSubscribe(subject, micro.DefaultQueueGroup, func(msg *nats.Msg) {
-		if !m.isRequest(subject, msg) {
-			return
+		if m.isRequest(subject, msg) {
+			e.serve(msg)
 		}
-		began := time.Now()
-		e.handle(msg)
-		e.requests.Add(1)
-		e.took.Add(int64(time.Since(began)))
 	})
 	if err != nil {
 		return fmt.Errorf("endpoint %s: %w", subject, err)
 	}
 	m.endpoints, m.subs = append(m.endpoints, e), append(m.subs, sub)
 	return nil
+}
+
+func (e *endpoint) serve(msg *nats.Msg) {
+	began := time.Now()
+	e.handle(msg)
+	e.requests.Add(1)
+	e.took.Add(int64(time.Since(began)))
 }
 
 // introduce answers the requests to all services, to all services of this name, and to this one.

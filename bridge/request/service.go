@@ -44,7 +44,9 @@ type ServiceConfig struct {
 	Conn      *nats.Conn
 	Namespace string
 	// Prefix is the intake's prefix, under which no topic may lie.
-	Prefix    string
+	Prefix string
+	// Topics are the settings of topics; nil: none has any.
+	Topics    *scheduler.Topics
 	Scheduler Steerer
 	// SizeLimit bounds body and headers of a push; 0 means only the server's limit.
 	SizeLimit int
@@ -69,6 +71,8 @@ type ServiceConfig struct {
 //	cancel_many      {"topic","key","due_from","due_to","dry_run","all"}
 //	reschedule_many  the same, and delay | at | shift
 //	dead_requeue     {"id","key", "delay", body, "headers"}
+//
+// Beside them stands the direct door, tarry.<namespace>.push.<subject>, which takes pushes by tag (door.go).
 //
 // cancel_many and reschedule_many work through the whole selection, in bounded steps, and answer once: the report, or a
 // problem with the report so far, after ten minutes at the latest. A client should use its longest time-out for them. A
@@ -134,10 +138,13 @@ func (s *Service) Run(ctx context.Context) error {
 
 	service := newMicroService(s.nc, s.log, semver(s.cfg.Version), "delayed messages: push, steer, look, operate",
 		map[string]string{"namespace": s.cfg.Namespace, "instance": s.cfg.Instance})
-	err := s.offer(service)
+	door := s.newDoor(service)
+	err := door.open()
 	if err == nil {
-		<-ctx.Done()
-		err = context.Cause(ctx)
+		err = s.offer(service)
+	}
+	if err == nil {
+		err = door.serve(ctx)
 	}
 	if stopErr := service.stop(); stopErr != nil && !s.nc.IsClosed() {
 		s.log.Debug().Err(stopErr).Msg("request api did not stop in order")

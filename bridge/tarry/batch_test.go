@@ -67,7 +67,8 @@ func TestPushBatch_ReturnsAnOutcomeForEachInOrder(t *testing.T) {
 		t.Fatalf("got %+v, %v", got, err)
 	}
 	for _, n := range []int{0, 4} {
-		want := Stored{ID: fmt.Sprint(n), UID: fmt.Sprint("uid-", n), Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
+		want := Stored{ID: fmt.Sprint(n), Route: ByRequest, UID: fmt.Sprint("uid-", n),
+			Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
 		if got[n].Err != nil || got[n].Stored != want {
 			t.Errorf("%d: got %+v", n, got[n])
 		}

@@ -50,7 +50,7 @@ func start[A any](c *calls, client *Client, out *outgoing, ack func(Stored) *A) 
 	go func() {
 		defer c.leave()
 		defer cancel()
-		s, err := client.ask(ctx, out)
+		s, err := client.push(ctx, out)
 		switch cause := context.Cause(ctx); {
 		case err == nil:
 			f.ok <- ack(s)

@@ -16,14 +16,18 @@ type Client struct {
 	config
 	nc    *nats.Conn
 	route *router
+	door  door
 }
 
-// Stored is the place of a stored message. For a push through the intake stream, it is Stream and Sequence. For a push
-// by request, UID and Due are set from tarry's answer.
+// Stored is the place of a stored message. Route says how it was pushed. ByRequest, UID, Due and Durable are set from
+// tarry's answer: it is stored, and no later error is possible. ByStream, Stream and Sequence are its place in the
+// intake stream: it is kept there until an instance stores it, or moves it to the stream of rejects.
 type Stored struct {
 	ID        string // the name of the message; for a push by request without a name, the uid
+	Route     Route
 	UID       string
 	Due       time.Time
+	Durable   string // what holds the message: "redis", "journal", "memory" or "stream"
 	Stream    string
 	Sequence  uint64
 	Duplicate bool // the same push had been stored before
@@ -52,7 +56,8 @@ func NewClient(nc *nats.Conn, opts ...Option) (*Client, error) {
 			return nil, fmt.Errorf("tarry: open JetStream: %w", err)
 		}
 	}
-	return &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject)}, nil
+	return &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject),
+		door: door{prefix: "tarry." + conf.namespace + ".push."}}, nil
 }
 
 // Push stores a tagged message and returns its place. Without a deadline it takes at most the time of [WithTimeout].
@@ -67,25 +72,69 @@ func (c *Client) Push(ctx context.Context, msg *nats.Msg) (Stored, error) {
 	return c.push(ctx, out)
 }
 
-// push sends the message to tarry by the client's route.
+// push sends the message to tarry: through the door, and to the stream where certainly nothing was written through the
+// door. Without a stream it tries the door again for a while.
 func (c *Client) push(ctx context.Context, out *outgoing) (Stored, error) {
 	if err := ctx.Err(); err != nil {
 		return Stored{}, err // nothing was sent
 	}
 	ctx, cancel := bounded(ctx, c.timeout)
 	defer cancel()
-	route, err := c.route.decide(ctx)
-	if err != nil {
+	byDoor := c.fixed == ByRequest || out.push.UID != "" // with a uid it is the repetition of a push by request
+	if c.fixed == ByStream && !byDoor {
+		return c.place(ctx, out)
+	}
+	for tries := 0; ; tries++ {
+		s, err := c.knock(ctx, out)
+		if err == nil || !elsewhere(err) {
+			return s, err
+		}
+		if !byDoor {
+			route, failed := c.route.decide(ctx)
+			if failed != nil {
+				return Stored{}, failed
+			}
+			if route == ByStream {
+				return c.place(ctx, out)
+			}
+		}
+		if tries < 2 && passing(err) && pause(ctx) {
+			continue
+		}
+		if isNoResponders(err) {
+			c.route.forget()
+			err = c.noIntake(err)
+		}
 		return Stored{}, err
 	}
-	if route == ByRequest || out.push.UID != "" { // a push with a uid is the repetition of one by request
-		return c.ask(ctx, out)
+}
+
+// pushForAck sends the message to the stream, whose PubAck has a sequence, unless the option or a missing stream says
+// otherwise.
+func (c *Client) pushForAck(ctx context.Context, out *outgoing) (Stored, error) {
+	if err := ctx.Err(); err != nil {
+		return Stored{}, err
 	}
+	ctx, cancel := bounded(ctx, c.timeout)
+	defer cancel()
+	route, err := c.route.decide(ctx)
+	switch {
+	case err != nil:
+		return Stored{}, err
+	case route == ByStream && out.push.UID == "":
+		return c.place(ctx, out)
+	}
+	return c.push(ctx, out)
+}
+
+// place stores the message in the intake stream.
+func (c *Client) place(ctx context.Context, out *outgoing) (Stored, error) {
 	ack, err := c.store(ctx, out.msg)
 	if err != nil {
 		return Stored{}, err
 	}
-	return Stored{ID: out.push.ID, Stream: ack.Stream, Sequence: ack.Sequence, Duplicate: ack.Duplicate, ack: ack}, nil
+	return Stored{ID: out.push.ID, Route: ByStream, Durable: "stream", Stream: ack.Stream, Sequence: ack.Sequence,
+		Duplicate: ack.Duplicate, ack: ack}, nil
 }
 
 // bounded adds a deadline to a context that has none.
@@ -156,7 +205,7 @@ func (c *Client) noIntake(cause error) error {
 	}
 	return fmt.Errorf("%w: no stream holds %q and no instance answers on %q; is tarry connected to this NATS "+
 		"account, and are tarry.WithPrefix and tarry.WithNamespace its settings? (%w)",
-		ErrNoIntake, c.prefix+".>", c.subject("push"), cause)
+		ErrNoIntake, c.prefix+".>", c.door.prefix+">", cause)
 }
 
 func (c *Client) noInstance(cause error) error {

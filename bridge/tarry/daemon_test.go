@@ -246,7 +246,7 @@ func publishByTag(t *testing.T, d *dev) {
 	defer conn.Close()
 	wantRefusedRequests(t, conn)
 	for way, c := range map[string]*Conn{
-		"stream":      d.client(t),
+		"door":        d.client(t),
 		"only.stream": d.client(t, WithRoute(ByStream), WithPrefix("delayed")),
 		"request":     d.client(t, WithRoute(ByRequest), WithTimeout(5*time.Second), WithAckWait(time.Second)),
 	} {
@@ -266,6 +266,7 @@ func publishByTag(t *testing.T, d *dev) {
 		r := pushed(t, c, Tag(message(subject, "later"), In(time.Hour), As(way+"-later")))
 		if byStream := strings.HasSuffix(way, "stream"); r.ID != way+"-later" || r.Duplicate ||
 			r.Merged || byStream != (r.Stream == "TARRY_shop" && r.Sequence > 0) ||
+			byStream != (r.Route == ByStream && r.Durable == "stream") || !byStream && r.Durable != "memory" ||
 			byStream == (r.UID != "" && r.Due.After(start.Add(59*time.Minute))) {
 			t.Errorf("%s: got %+v", way, r)
 		}

@@ -25,22 +25,28 @@
 // # What happens to a call
 //
 //	no tag ──────────────────────────────────▶ nats.go, unchanged: same results, same errors
-//	tag ──▶ checked ──▶ rewritten to delayed.orders.created
-//	                    ├─ the intake stream exists ──▶ published to it, the PubAck awaited (or its future returned)
-//	                    └─ it does not              ──▶ a request to tarry.<namespace>.api.push, the answer awaited
+//	tag ──▶ checked ──▶ a request to tarry.<namespace>.push.orders.created, the direct door, the answer awaited
+//	                    └─ certainly not written ──▶ published to delayed.orders.created, the intake stream,
+//	                                                 the PubAck awaited
+//
+// Nothing is certainly written where no instance answers, where the server refuses the client the door, and where the
+// instance answers that it is stopping, busy or full, or that its store does not answer. After a time-out the client
+// repeats the request and never turns to the stream. A PublishMsg that returns a PubAck takes the stream at once, whose
+// acknowledgement has a sequence; without a stream it takes the door. [WithRoute] fixes either of them.
 //
 // A message is tagged if it has a Tarry-Delay or Tarry-At header, in upper or lower case, or the headers Nats-Schedule
-// with "@at" and Nats-Schedule-Target of ADR-51. The route is looked up once and remembered. It is never found by
-// trying: publishing to a subject without a stream can deliver a message and still return an error. The caller's
-// message is not changed. A message without a tag is refused if it has an unknown Tarry-* header, or one that means
-// nothing without a due time (Tarry-Id, Tarry-Priority, Tarry-TTL, Tarry-On-Duplicate, Tarry-Max-Wait, Tarry-Deliver):
-// a message with a forgotten or misspelled tag must not be delivered at once. Tarry-Key and Tarry-Retry are allowed
-// without a tag: they are for a consumer that retries the message. A message that tarry delivered (it has Tarry-Due)
-// can be forwarded unchanged.
+// with "@at" and Nats-Schedule-Target of ADR-51. The intake stream is looked up once and remembered. It is never
+// found by trying: publishing to a subject without a stream can deliver a message and still return an error. The
+// caller's message is not changed. A message without a tag is refused if it has an unknown Tarry-* header, or one that
+// means nothing without a due time (Tarry-Id, Tarry-Priority, Tarry-TTL, Tarry-On-Duplicate, Tarry-Max-Wait,
+// Tarry-Deliver): a message with a forgotten or misspelled tag must not be delivered at once. Tarry-Key and Tarry-Retry
+// are allowed without a tag: they are for a consumer that retries the message. A message that tarry delivered (it has
+// Tarry-Due) can be forwarded unchanged.
 //
-// A nil error means that the message is stored. The intake stream stores it even while every tarry instance is down; if
-// tarry later refuses it (for a duplicate id, for example), the message is moved to the stream of rejects. Therefore
-// every rule that needs no server is checked here first, and a violation is an [*Error].
+// A nil error means that the message is stored. Through the door tarry itself has stored it, and what it refuses, such
+// as a duplicate id, is the error of the call. The intake stream stores a message even while every tarry instance is
+// down; if tarry later refuses it, the message is moved to the stream of rejects. [Stored] says which it was. Every
+// rule that needs no server is checked here first, and a violation is an [*Error].
 //
 // # Identity
 //
@@ -102,7 +108,7 @@
 //
 // # Rights
 //
-// Publishing by tag needs the permission to publish to delayed.<subject>, and to $JS.API.STREAM.NAMES for the look-up
-// ([WithRoute] avoids it). Requests to tarry.<namespace>.api.* can name any subject, so grant that permission with
-// care.
+// Publishing by tag needs the permission to publish to tarry.<namespace>.push.<subject>, or to delayed.<subject> and to
+// $JS.API.STREAM.NAMES for the look-up ([WithRoute] avoids it), or both. Requests to tarry.<namespace>.api.* can name
+// any subject, so grant that permission with care.
 package tarry

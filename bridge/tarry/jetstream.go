@@ -48,7 +48,11 @@ func (j *JetStream) PublishMsg(ctx context.Context, m *nats.Msg,
 	if len(opts) > 0 {
 		return nil, refuseOptions("jetstream.WithMsgID")
 	}
-	s, err := j.client.Push(ctx, m)
+	out, err := j.client.rewrite(m)
+	if err != nil {
+		return nil, err
+	}
+	s, err := j.client.pushForAck(ctx, out)
 	if err != nil {
 		return nil, err
 	}

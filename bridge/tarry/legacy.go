@@ -47,7 +47,11 @@ func (j *JetStreamContext) PublishMsg(m *nats.Msg, opts ...nats.PubOpt) (*nats.P
 		return nil, err
 	}
 	defer cancel()
-	s, err := j.client.Push(ctx, m)
+	out, err := j.client.rewrite(m)
+	if err != nil {
+		return nil, err
+	}
+	s, err := j.client.pushForAck(ctx, out)
 	if err != nil {
 		return nil, err
 	}

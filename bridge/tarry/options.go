@@ -78,7 +78,8 @@ func WithAckWait(d time.Duration) Option {
 	}
 }
 
-// WithRoute fixes how a push reaches tarry. Without it the first push looks for the intake stream.
+// WithRoute fixes how a push reaches tarry. Without it a push takes the direct door, and the intake stream where that
+// does not take it and certainly nothing was written. A PublishMsg that returns a PubAck takes the stream.
 func WithRoute(r Route) Option {
 	return func(c *config) error {
 		c.fixed = r

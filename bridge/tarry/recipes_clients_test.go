@@ -16,7 +16,7 @@ func TestRecipes_Python(t *testing.T) {
 	d, dir := startDev(t, ""), t.TempDir()
 	save(t, dir, "push.py", recipe(t, recipes, "### Python: a producer"))
 	save(t, dir, "consume.py", recipe(t, recipes, "### Python: a consumer"))
-	d.runProducer(t, dir, python, "push.py")
+	d.runProducer(t, 2, dir, python, "push.py")
 	d.runConsumer(t, dir, python, "consume.py")
 	save(t, dir, "pull.py", recipe(t, "docs/consumers.md", "#### Pull with Python"))
 	startDev(t, "").runPuller(t, dir, python, "pull.py")
@@ -31,7 +31,7 @@ func TestRecipes_Node(t *testing.T) {
 	if err := os.Symlink(interpreter(t, "RECIPES_NODE_MODULES"), filepath.Join(dir, "node_modules")); err != nil {
 		t.Fatal(err)
 	}
-	d.runProducer(t, dir, node, "push.mjs")
+	d.runProducer(t, 2, dir, node, "push.mjs")
 	d.runConsumer(t, dir, node, "consume.mjs")
 	save(t, dir, "pull.mjs", recipe(t, "docs/consumers.md", "#### Pull with Node"))
 	startDev(t, "").runPuller(t, dir, node, "pull.mjs")

@@ -100,7 +100,7 @@ func (p *program) says(t *testing.T, line string) {
 
 // runProducer runs a producer as it stands, twice: what it published arrives when it is due, each time under another
 // name.
-func (d *dev) runProducer(t *testing.T, dir string, args ...string) {
+func (d *dev) runProducer(t *testing.T, doors int, dir string, args ...string) {
 	t.Helper()
 	c := wrap(t, connect(t, d.nats))
 	sub := listen(t, c, "orders.remind")
@@ -108,15 +108,19 @@ func (d *dev) runProducer(t *testing.T, dir string, args ...string) {
 	for range 2 {
 		d.start(t, dir, args...).end(t)
 	}
-	for range 2 {
+	orders := map[string]int{}
+	for range 2 * doors {
 		m := next(t, sub)
-		id := m.Header.Get(HeaderID)
-		if early := time.Until(start.Add(2 * time.Second)); early > 0 ||
-			!strings.HasPrefix(id, "order-17-") || ids[id] ||
-			strings.ReplaceAll(string(m.Data), " ", "") != `{"order":17}` {
+		id, order := m.Header.Get(HeaderID), strings.Trim(strings.ReplaceAll(string(m.Data), " ", ""), `{}"order:`)
+		if early := time.Until(start.Add(2 * time.Second)); early > 0 || ids[id] ||
+			!strings.HasPrefix(id, "order-"+order+"-") {
 			t.Errorf("%s early came %q with %v", early, m.Data, m.Header)
 		}
 		ids[id] = true
+		orders[order]++
+	}
+	if orders["17"] != 2 || doors == 2 && orders["18"] != 2 {
+		t.Errorf("got the orders %v", orders)
 	}
 }
 
@@ -255,7 +259,7 @@ func TestRecipes_Go(t *testing.T) {
 	t.Parallel()
 	needDaemon(t)
 	d := startDev(t, "")
-	d.runProducer(t, module(t, recipe(t, recipes, "### Go: a producer")), "./recipe")
+	d.runProducer(t, 1, module(t, recipe(t, recipes, "### Go: a producer")), "./recipe")
 	d.runConsumer(t, module(t, recipe(t, recipes, "### Go: a consumer")), "./recipe")
 	startDev(t, "").runPuller(t, module(t, recipe(t, "docs/consumers.md", "#### Pull with Go")), "./recipe")
 }
@@ -282,14 +286,14 @@ func TestRecipes_CommandLine(t *testing.T) {
 	script := save(t, dir, "recipe.sh", recipe(t, recipes, "## Command line")+short)
 	said := execute(t, dir, []string{"NATS_URL=" + d.nats, "PATH=" + dir + ":" + os.Getenv("PATH")}, "sh",
 		"-eux", script)
-	for _, want := range []string{`"stream":"TARRY_default"`, `"state":"waiting"`, `"version":2`,
+	for _, want := range []string{`"stream":"TARRY_default"`, `"durable":"memory"`, `"state":"waiting"`, `"version":2`,
 		`"state":"canceled"`} {
 		if !strings.Contains(strings.ReplaceAll(said, " ", ""), want) {
 			t.Errorf("it lacks %s", want)
 		}
 	}
-	if n := strings.Count(said, `"stream":"TARRY_default"`); n != 3 {
-		t.Errorf("%d pushes are acknowledged, want 3", n)
+	if n, m := strings.Count(said, `"stream":"TARRY_default"`), strings.Count(said, `"durable"`); n != 2 || m != 2 {
+		t.Errorf("JetStream acknowledged %d pushes and tarry %d, want 2 and 2", n, m)
 	}
 	if m := next(t, sub); !strings.HasPrefix(m.Header.Get(HeaderID), "order-17-") ||
 		string(m.Data) != `{"order": 17}` || t.Failed() {

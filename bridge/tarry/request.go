@@ -63,19 +63,6 @@ func (c *Client) PushBatch(ctx context.Context, msgs []*nats.Msg) ([]Outcome, er
 	return outcomes, nil
 }
 
-// ask pushes one message by request.
-func (c *Client) ask(ctx context.Context, out *outgoing) (Stored, error) {
-	var o Outcome
-	c.askAll(ctx, []*pending{{question: newPushRequest(out), outcome: &o}})
-	if isNoResponders(o.Err) {
-		c.route.forget()
-		if !errors.Is(o.Err, ErrOutcomeUnknown) {
-			o.Err = c.noIntake(o.Err)
-		}
-	}
-	return o.Stored, o.Err
-}
-
 // pending is a push by request that has no outcome yet.
 type pending struct {
 	question pushRequest
@@ -123,8 +110,7 @@ func (p *pending) again(tries int) bool {
 		}
 		return p.question.repeatable()
 	case errors.As(err, &refused):
-		return tries < 2 && (refused.Word == "stopping" || refused.Word == "busy" ||
-			refused.Word == "unavailable" || refused.Word == "bucket_unavailable")
+		return tries < 2 && passing(err)
 	case isNoResponders(err):
 		return tries < 2
 	case isTimeout(err):
@@ -249,7 +235,7 @@ func (a *pushAnswer) outcome(err error) Outcome {
 	if err != nil {
 		return Outcome{Err: err}
 	}
-	a.NameUnchecked = a.Checked != nil && !*a.Checked
+	a.Route, a.NameUnchecked = ByRequest, a.Checked != nil && !*a.Checked
 	return Outcome{Stored: a.Stored}
 }
 

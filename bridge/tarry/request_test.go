@@ -1,10 +1,11 @@
 package tarry
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -19,7 +20,8 @@ import (
 // instance answers requests as tarry's micro service does, with what the test decides. It returns what it was asked.
 type instance struct {
 	mu    sync.Mutex
-	asked []string
+	asked []string                        // JSON, or a push by tag as the lines subject, headers in order and body
+	calls []string                        // the Nats-Msg-Ids of pushes by tag
 	say   func(n int, data string) string // empty: no answer
 }
 
@@ -27,6 +29,13 @@ func (i *instance) all() []string {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return append([]string(nil), i.asked...)
+}
+
+// called returns the Nats-Msg-Ids of the requests.
+func (i *instance) called() []string {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	return slices.Clone(i.calls)
 }
 
 func newInstance(t *testing.T, nc *nats.Conn, say func(n int, data string) string) *instance {
@@ -37,23 +46,38 @@ func newInstance(t *testing.T, nc *nats.Conn, say func(n int, data string) strin
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = srv.Stop() })
+	answer := func(r micro.Request, text, call string) {
+		in.mu.Lock()
+		n := len(in.asked)
+		in.asked, in.calls = append(in.asked, text), append(in.calls, call)
+		in.mu.Unlock()
+		switch reply := in.say(n, text); {
+		case reply == "":
+		case strings.HasPrefix(reply, `{"error"`):
+			_ = r.Error("409", "refused", []byte(reply))
+		default:
+			_ = r.Respond([]byte(reply))
+		}
+	}
+	err = srv.AddEndpoint("door", micro.HandlerFunc(func(r micro.Request) {
+		lines := []string{strings.TrimPrefix(r.Subject(), "tarry.default.push.")}
+		h, call := r.Headers(), ""
+		for _, name := range slices.Sorted(maps.Keys(h)) {
+			if name == "Nats-Msg-Id" {
+				call = h.Get(name)
+				continue
+			}
+			lines = append(lines, name+": "+strings.Join(h[name], ", "))
+		}
+		answer(r, strings.Join(append(lines, string(r.Data())), "\n"), call)
+	}), micro.WithEndpointSubject("tarry.default.push.>"))
+	if err != nil {
+		t.Fatal(err)
+	}
 	api := srv.AddGroup("tarry.default.api")
 	for _, verb := range []string{"push", "cancel", "get", "run", "reschedule", "cancel_many", "reschedule_many",
 		"dead_requeue"} {
-		err := api.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) {
-			in.mu.Lock()
-			n := len(in.asked)
-			in.asked = append(in.asked, string(r.Data()))
-			in.mu.Unlock()
-			text := in.say(n, string(r.Data()))
-			switch {
-			case text == "":
-			case strings.HasPrefix(text, `{"error"`):
-				_ = r.Error("409", "refused", []byte(text))
-			default:
-				_ = r.Respond([]byte(text))
-			}
-		}))
+		err := api.AddEndpoint(verb, micro.HandlerFunc(func(r micro.Request) { answer(r, string(r.Data()), "") }))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +122,7 @@ func off(t *testing.T) *nats.Conn {
 	return connect(t, newServer(t, "").url)
 }
 
-func TestRequest_CarriesThePushAsJSON(t *testing.T) {
+func TestDoor_CarriesThePushAsItsTag(t *testing.T) {
 	t.Parallel()
 	nc := off(t)
 	in := newInstance(t, nc, always(kept))
@@ -108,7 +132,8 @@ func TestRequest_CarriesThePushAsJSON(t *testing.T) {
 		"Tarry-Attempt", "2", "Tarry-On-Duplicate", "reject", "Tarry-Deliver", "mq", "Nats-Msg-Id", "order-1", "X", "2",
 		"X", "1", "y", "Ü")
 	r, err := conn.Tarry().Push(t.Context(), m)
-	want := Stored{ID: "order-1", UID: "0uid", Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)}
+	want := Stored{ID: "order-1", Route: ByRequest, UID: "0uid", Due: time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC),
+		Durable: "redis"}
 	if err != nil || r != want {
 		t.Fatalf("got %+v, %v, want %+v", r, err, want)
 	}
@@ -116,21 +141,16 @@ func TestRequest_CarriesThePushAsJSON(t *testing.T) {
 		t.Fatal(err)
 	}
 	for n, text := range []string{
-		`{"topic":"orders","body_base64":"Ym9keSAA/w==","headers":{"X":["2","1"],"y":["Ü"]},"delay":"20m",` +
-			`"id":"order-1","key":"k",` +
-			`"on_duplicate":"reject","deliver":"mq","priority":7,"ttl":"90000","attempt":2}`,
-		`{"topic":"orders","at":"2030-01-31T08:00:00.001Z"}`,
+		"orders\nTarry-Attempt: 2\nTarry-Delay: 20m\nTarry-Deliver: mq\nTarry-Id: order-1\nTarry-Key: k\n" +
+			"Tarry-On-Duplicate: reject\nTarry-Priority: 7\nTarry-TTL: 90000\nX: 2, 1\ny: Ü\nbody \x00\xff",
+		"orders\nTarry-At: 2030-01-31T08:00:00.001Z\n",
 	} {
-		var got, want any
-		if err := json.Unmarshal([]byte(in.all()[n]), &got); err != nil {
-			t.Fatal(err)
+		if got := in.all()[n]; got != text {
+			t.Errorf("asked %q\nwant %q", got, text)
 		}
-		if err := json.Unmarshal([]byte(text), &want); err != nil {
-			t.Fatal(err)
-		}
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("asked %s\nwant %s", in.all()[n], text)
-		}
+	}
+	if calls := in.called(); calls[0] == calls[1] || calls[0] == "" || calls[1] == "" {
+		t.Errorf("two calls have the Nats-Msg-Ids %q", calls)
 	}
 }
 
@@ -193,7 +213,9 @@ func TestRequest_ReturnsTarrysOwnVerdict(t *testing.T) {
 	}
 }
 
-func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
+// A push without an answer is repeated under its Nats-Msg-Id. What an instance certainly did not write goes to the
+// stream, and where there is none to the door again.
+func TestDoor_IsRepeatedOrLeft(t *testing.T) {
 	t.Parallel()
 	silent := func(n int, _ string) string {
 		if n == 0 {
@@ -201,61 +223,144 @@ func TestRequest_IsRepeatedOnlyWhereThatIsSafe(t *testing.T) {
 		}
 		return kept
 	}
-	word := func(w, more string) func(int, string) string {
+	first := func(text string) func(int, string) string {
 		return func(n int, _ string) string {
 			if n == 0 {
-				return `{"error":"` + w + `","detail":"d"` + more + `}`
+				return text
 			}
 			return kept
 		}
 	}
+	word := func(w string) string { return `{"error":"` + w + `","detail":"d"}` }
 	for name, c := range map[string]struct {
-		say   func(int, string) string
-		id    string
-		asked int
-		err   error
+		say    func(int, string) string
+		asked  int   // with a stream
+		stored bool  // in the stream
+		err    error // with a stream
+		alone  int   // asked without one
+		failed error
 	}{
-		"no answer, a merge under a name":  {silent, "merging", 1, ErrOutcomeUnknown},
-		"unknown outcome, a merge":         {word("outcome_unknown", `,"id":"merging","uid":"0uid"`), "merging", 2, nil},
-		"unknown outcome, a merge, no uid": {word("outcome_unknown", `,"id":"merging"`), "merging", 1, ErrOutcomeUnknown},
-		"no answer, no name":               {silent, "", 1, ErrOutcomeUnknown},
-		"no answer, a name":                {silent, "order-1", 2, nil},
-		"unknown outcome, no name":         {word("outcome_unknown", ""), "", 1, ErrOutcomeUnknown},
-		"unknown outcome that gives a uid": {word("outcome_unknown", `,"id":"0uid"`), "", 2, nil},
-		"unknown outcome, a name":          {word("outcome_unknown", ""), "order-1", 2, nil},
-		"stopping":                         {word("stopping", ""), "", 2, nil},
-		"busy":                             {word("busy", ""), "", 2, nil},
-		"full":                             {word("store_full", ""), "", 1, &Error{Word: "store_full"}},
-		"refused":                          {word("duplicate_id", ""), "order-1", 1, ErrDuplicateID},
-		"always busy":                      {always(`{"error":"busy","detail":"d"}`), "", 3, &Error{Word: "busy"}},
-		"not an answer":                    {always(`hello`), "", 1, ErrOutcomeUnknown},
-		"an answer without a uid": {always(`{"id":"a","due":"2030-01-31T08:00:00.000Z"}`), "", 1,
+		"no answer":             {silent, 2, false, nil, 2, nil},
+		"unknown outcome":       {first(word("outcome_unknown")), 2, false, nil, 2, nil},
+		"stopping":              {first(word("stopping")), 1, true, nil, 2, nil},
+		"busy":                  {first(word("busy")), 1, true, nil, 2, nil},
+		"full":                  {first(word("store_full")), 1, true, nil, 1, &Error{Word: "store_full"}},
+		"behind":                {first(word("journal_behind")), 1, true, nil, 1, &Error{Word: "journal_behind"}},
+		"refused":               {first(word("duplicate_id")), 1, false, ErrDuplicateID, 1, ErrDuplicateID},
+		"always busy":           {always(word("busy")), 1, true, nil, 3, &Error{Word: "busy"}},
+		"not an answer":         {always(`hello`), 1, false, ErrOutcomeUnknown, 1, ErrOutcomeUnknown},
+		"an answer of a stream": {always(`{"stream":"A","seq":1}`), 1, false, ErrOutcomeUnknown, 1, ErrOutcomeUnknown},
+		"an answer without a uid": {always(`{"id":"a","due":"2030-01-31T08:00:00.000Z"}`), 1, false, ErrOutcomeUnknown, 1,
 			ErrOutcomeUnknown},
-		"an empty answer": {always(`{}`), "", 1, ErrOutcomeUnknown},
+		"no answer, then busy": {func(n int, _ string) string {
+			return []string{"", word("busy"), kept}[n]
+		}, 3, false, nil, 3, nil},
+		"no answer, then refused": {func(n int, _ string) string {
+			return []string{"", word("duplicate_id")}[n]
+		}, 2, false, ErrDuplicateID, 2, ErrDuplicateID},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			nc, _ := account(t)
-			in := newInstance(t, nc, c.say)
-			m := message("orders", "", "Tarry-Delay", "1s")
-			if c.id != "" {
-				Tag(m, As(c.id))
-			}
-			if c.id == "merging" {
-				Tag(m, OnDuplicate(Replace))
-			}
-			err := wrap(t, nc, WithAckWait(200*time.Millisecond)).PublishMsg(m)
-			if (c.err == nil) != (err == nil) || (c.err != nil && !errors.Is(err, c.err)) {
-				t.Errorf("got %v, want %v", err, c.err)
-			}
-			if asked := in.all(); len(asked) != c.asked {
-				t.Errorf("asked %d times, want %d", len(asked), c.asked)
-			} else if strings.Contains(name, "gives a uid") && !strings.Contains(asked[1], `"id":"0uid"`) {
-				t.Errorf("asked again with %s, want the uid", asked[1])
-			} else if c.id == "merging" && c.err == nil && !strings.Contains(asked[1], `"uid":"0uid"`) {
-				t.Errorf("a merge was asked again with %s, want the uid beside its name", asked[1])
+			for _, streams := range []bool{true, false} {
+				nc, _ := account(t)
+				want, asked := c.failed, c.alone
+				if streams {
+					want, asked = c.err, c.asked
+				}
+				var held jetstream.Stream
+				if streams {
+					held = intake(t, nc)
+				}
+				in := newInstance(t, nc, c.say)
+				s, err := wrap(t, nc, WithAckWait(200*time.Millisecond)).Tarry().Push(t.Context(),
+					message("orders", "", "Tarry-Delay", "1s"))
+				if !errors.Is(err, want) {
+					t.Errorf("got %v, want %v", err, want)
+				}
+				if n := len(in.all()); n != asked || len(slices.Compact(in.called())) != 1 {
+					t.Errorf("asked %d times, want %d; with the Nats-Msg-Ids %q", n, asked, in.called())
+				}
+				if !streams {
+					continue
+				}
+				if n := len(stored(t, held)); n != map[bool]int{true: 1}[c.stored] ||
+					c.stored && (s.Route != ByStream || s.Durable != "stream" || s.Sequence != 1) {
+					t.Errorf("%d are in the stream, and the answer is %+v", n, s)
+				}
 			}
 		})
+	}
+}
+
+func TestDoor_GivesUpAfterItsTime(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	held := intake(t, nc)
+	in := newInstance(t, nc, always(""))
+	_, err := wrap(t, nc, WithAckWait(100*time.Millisecond), WithTimeout(time.Second)).Tarry().Push(t.Context(),
+		message("orders", "", "Tarry-Delay", "1s"))
+	if !errors.Is(err, ErrOutcomeUnknown) || !strings.Contains(err.Error(), in.called()[0]) || len(in.all()) < 5 ||
+		len(stored(t, held)) > 0 {
+		t.Errorf("got %v after %d requests; %d are in the stream", err, len(in.all()), len(stored(t, held)))
+	}
+}
+
+// A producer from before the door existed may publish to delayed.> alone. That costs it a moment once a connection.
+func TestDoor_IsLeftWhereTheServerRefusesIt(t *testing.T) {
+	t.Parallel()
+	server := newServer(t, `jetstream { store_dir: "`+t.TempDir()+`" }
+		authorization { users = [
+			{ user: all, password: p },
+			{ user: old, password: p, permissions {
+				publish: ["delayed.>", "$JS.API.STREAM.NAMES"], subscribe: "_INBOX.>" } } ] }`)
+	nc := connect(t, server.url, nats.UserInfo("all", "p"))
+	held := intake(t, nc)
+	in := newInstance(t, nc, always(kept))
+	old := connect(t, server.url, nats.UserInfo("old", "p"),
+		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+	client := wrap(t, old, WithAckWait(5*time.Second), WithTimeout(10*time.Second)).Tarry()
+	var took [3]time.Duration
+	for i := range took {
+		before := time.Now()
+		s, err := client.Push(t.Context(), message("orders", "", "Tarry-Delay", "1s"))
+		if err != nil || s.Route != ByStream {
+			t.Fatalf("got %+v, %v", s, err)
+		}
+		took[i] = time.Since(before)
+	}
+	if took[0] > client.ackWait || len(in.all()) > 0 || len(stored(t, held)) != len(took) {
+		t.Errorf("it took %v; %d requests, %d in the stream", took, len(in.all()), len(stored(t, held)))
+	}
+	if client.door.denied.Load() != 1 {
+		t.Error("it does not remember that the server refuses")
+	}
+	if _, err := wrap(t, old, WithRoute(ByRequest)).Tarry().Push(t.Context(),
+		message("orders", "", "Tarry-Delay", "1s")); !errors.Is(err, errDenied) {
+		t.Errorf("the door alone: %v", err)
+	}
+}
+
+// A PublishMsg that returns a PubAck takes the stream, which has a sequence, unless the option says otherwise.
+func TestDoor_IsNotForAPubAck(t *testing.T) {
+	t.Parallel()
+	nc, _ := account(t)
+	held := intake(t, nc)
+	in := newInstance(t, nc, always(kept))
+	m := message("orders", "", "Tarry-Delay", "1s")
+	ack, err := wrapJS(t, nc).PublishMsg(t.Context(), m)
+	if err != nil || ack.Sequence != 1 || len(in.all()) > 0 {
+		t.Errorf("got %+v, %v after %d requests", ack, err, len(in.all()))
+	}
+	old, err := wrap(t, nc).JetStream()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if ack, err := old.PublishMsg(m); err != nil || ack.Sequence != 2 || len(in.all()) > 0 {
+		t.Errorf("the older interface: got %+v, %v after %d requests", ack, err, len(in.all()))
+	}
+	ack, err = wrapJS(t, nc, WithRoute(ByRequest)).PublishMsg(t.Context(), m)
+	if err != nil || ack.Sequence != 0 || len(in.all()) != 1 || len(stored(t, held)) != 2 {
+		t.Errorf("by the door: got %+v, %v after %d requests", ack, err, len(in.all()))
 	}
 }
 
@@ -268,17 +373,6 @@ func TestRequest_SaysWhichBucketIsAway(t *testing.T) {
 	if !errors.As(err, &refused) || refused.Word != "bucket_unavailable" || refused.Bucket == nil ||
 		*refused.Bucket != 0 || len(in.all()) != 3 {
 		t.Errorf("got %+v, %v after %d requests", refused, err, len(in.all()))
-	}
-}
-
-func TestRequest_RefusesWhatWouldNotFitAsJSON(t *testing.T) {
-	t.Parallel()
-	nc := off(t)
-	in := newInstance(t, nc, always(kept))
-	err := wrap(t, nc).PublishMsg(message("orders", string(make([]byte, 800_000)), "Tarry-Delay", "1s"))
-	wantRefused(t, err, "too_large", "body")
-	if len(in.all()) != 0 {
-		t.Fatal("it was sent")
 	}
 }
 

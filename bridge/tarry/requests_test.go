@@ -2,6 +2,7 @@ package tarry
 
 import (
 	"encoding/json"
+	"errors"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -36,19 +37,21 @@ func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
 	})
 	conn := wrap(t, nc, WithRoute(ByRequest))
 	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
-	retry := message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "1", "Tarry-Due",
-		"1896076800000", "Tarry-Key", "k", "Nats-Msg-Id", "0uid",
-		"Tarry-Retry", "exp(1m,1h,3)~20%", "X", "1")
+	retry := message("orders.created", "body", "Tarry-Id", "order-1", "Tarry-Attempt", "2", "Tarry-Key", "k",
+		"Tarry-Retry", "exp(1m,1h,3)~20%", "Tarry-Reason", "why", "X", "1")
+	alone := func(m *nats.Msg) error {
+		outcomes, err := conn.Tarry().PushBatch(t.Context(), []*nats.Msg{m})
+		return errors.Join(err, outcomes[0].Err)
+	}
 	reschedule := func(c Change) error {
 		_, err := conn.Tarry().Reschedule(t.Context(), Ref{ID: "a"}, c)
 		return err
 	}
 	asked := 0
 	for name, ask := range map[string]func() error{
-		"push a retry": func() error { _, err := conn.Tarry().RetryMsg(t.Context(), retry, "why"); return err },
+		"push a retry": func() error { return alone(retry) },
 		"push and merge": func() error {
-			return conn.PublishMsg(
-				Tag(message("orders", "body"), In(time.Second), OnDuplicate(Debounce), MaxWait(time.Minute)))
+			return alone(Tag(message("orders", "body"), In(time.Second), OnDuplicate(Debounce), MaxWait(time.Minute)))
 		},
 		"push a batch": func() error {
 			_, err := conn.Tarry().PushBatch(t.Context(), []*nats.Msg{

@@ -306,10 +306,10 @@ func TestRetry_ByRequestCarriesEverything(t *testing.T) {
 		got.Due.IsZero() {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	want := `{"topic":"orders.created","body_base64":"Ym9keQ==","headers":{"X":["1"],"traceparent":["00"]},` +
-		`"id":"order-1","key":"k","attempt":2,"retry":"1m,2m,4m","reason":"why"}`
-	if asked := in.all(); len(asked) != 2 || asked[0] != want || asked[1] != want {
-		t.Errorf("asked %s\nwant %s", asked, want)
+	want := "orders.created\nTarry-Attempt: 2\nTarry-Id: order-1\nTarry-Key: k\nTarry-Reason: why\n" +
+		"Tarry-Retry: 1m,2m,4m\nX: 1\ntraceparent: 00\nbody"
+	if asked := in.all(); len(asked) != 2 || asked[0] != want || asked[1] != want || in.called()[0] != in.called()[1] {
+		t.Errorf("asked %q\nwant %q; as %q", asked, want, in.called())
 	}
 }
 
@@ -331,8 +331,8 @@ func TestTags_OfMergingAndRetries(t *testing.T) {
 	if err != nil || !r.Merged {
 		t.Errorf("got %+v, %v", r, err)
 	}
-	if got := asked.all()[0]; !strings.Contains(got, `"on_duplicate":"debounce"`) ||
-		!strings.Contains(got, `"max_wait":"60000","retry":"1m,1m~5%"`) {
+	if got := asked.all()[0]; !strings.Contains(got, "Tarry-On-Duplicate: debounce\n") ||
+		!strings.Contains(got, "Tarry-Max-Wait: 60000\n") || !strings.Contains(got, "Tarry-Retry: 1m,1m~5%\n") {
 		t.Errorf("asked %s", got)
 	}
 }

@@ -3,6 +3,7 @@ package tarry
 import (
 	"maps"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -60,12 +61,18 @@ func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 		return nil, refusal(err)
 	}
 	if !before || msgID == "" {
-		msgID = fresh()
+		msgID = group(time.Now()) + "." + fresh()
 	}
 	subject, header := wire.Encode(p, c.prefix)
 	header[wire.HeaderMsgID] = []string{msgID}
 	return &outgoing{push: p, msg: &nats.Msg{Subject: subject, Header: header, Data: m.Data}}, nil
 }
+
+// group returns what precedes the dot in the Nats-Msg-Id of a call: calls of the same moment share it, and instances
+// store those without a name in one bucket, with one script.
+func group(now time.Time) string { return strconv.FormatInt(now.UnixMilli()/groupMillis, 36) }
+
+const groupMillis = 16
 
 // fresh returns an id that no other call ever uses.
 func fresh() string { return nats.NewInbox()[len(nats.InboxPrefix):] }

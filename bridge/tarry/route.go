@@ -16,11 +16,12 @@ type Route int
 
 const (
 	undecided Route = iota
-	// ByStream publishes to the intake stream without looking for it first, for producers that may not ask
-	// JetStream.
+	// ByStream publishes every push to the intake stream, without looking for it first. A push then needs no instance,
+	// but what tarry refuses later is found in the rejects alone.
 	ByStream
-	// ByRequest sends every push as a request to an instance and does not use the intake stream. A push then needs a
-	// running instance, but its answer is that of tarry itself: a duplicate id is an error at once.
+	// ByRequest sends every push through the direct door, as a request to an instance, and does not use the intake
+	// stream. A push then needs a running instance, and its answer is that of tarry itself: a duplicate id is an error at
+	// once.
 	ByRequest
 )
 

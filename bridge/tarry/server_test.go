@@ -33,7 +33,7 @@ var (
 )
 
 // accounts is how many tests can have the shared server to themselves.
-const accounts = 100
+const accounts = 150
 
 func TestMain(m *testing.M) {
 	os.Exit(run(m))
@@ -294,6 +294,12 @@ func message(subject, body string, headers ...string) *nats.Msg {
 		m.Header[headers[i]] = append(m.Header[headers[i]], headers[i+1])
 	}
 	return m
+}
+
+// isFresh reports whether a Nats-Msg-Id is one that this package made.
+func isFresh(id string) bool {
+	group, rest, found := strings.Cut(id, ".")
+	return found && group != "" && len(rest) == 22
 }
 
 // eventually polls until check is satisfied and reports the last reason when it never is.

@@ -180,7 +180,8 @@ func TestRetry_RepeatsForCoreWithinTheCall(t *testing.T) {
 	if err != nil || got.UID != "1uid" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	if asked := instance.all(); len(asked) != 2 || asked[0] != asked[1] || !strings.Contains(asked[0], `"attempt":2`) {
+	if asked := instance.all(); len(asked) != 2 || asked[0] != asked[1] ||
+		!strings.Contains(asked[0], "Tarry-Attempt: 2\n") {
 		t.Errorf("asked %s", asked)
 	}
 }

@@ -84,18 +84,20 @@ func rolesOn(t *testing.T, version []lab.NATSOption) {
 		cannot []string // publish there
 		hears  []string // may not subscribe to
 	}{
-		"producer": {producerCan, []string{"delayed.mail.x", "orders.x", "tarry.shop.api.push", "tarry.shop.api.get",
+		"producer": {producerCan, []string{"delayed.mail.x", "tarry.shop.push.mail.x", "orders.x",
+			"tarry.shop.api.push", "tarry.shop.api.get",
 			"tarry.shop.read.list", "tarry.shop.admin.pause",
 			"tarry.shop.resign", "tarry.shop.nudge", "tarry.shop.aside.0", "tarry.shop.pauses",
 			"tarry.shop.rejected.orders", "$JS.API.STREAM.DELETE.TARRY_shop", "$SRV.PING"},
 			[]string{"tarry.shop.>", "delayed.>", "orders.>", "_INBOX.operator.>"}},
-		"consumer": {consumerCan, []string{"delayed.mail.x", "orders.x", "tarry.shop.api.cancel",
+		"consumer": {consumerCan, []string{"delayed.mail.x", "tarry.shop.push.mail.x", "orders.x", "tarry.shop.api.cancel",
 			"tarry.shop.read.list", "tarry.shop.admin.pause", "tarry.shop.resign",
 			"tarry.shop.aside.0", "$JS.API.CONSUMER.DELETE.ORDERS.billing",
 			"$JS.API.STREAM.MSG.GET.TARRY_REJECTED_shop"},
 			[]string{"mail.x", "tarry.shop.rejected.>", "delayed.>"}},
 		"reader": {readerCan,
-			[]string{"delayed.orders.x", "tarry.shop.api.push", "tarry.shop.api.cancel", "tarry.shop.admin.pause",
+			[]string{"delayed.orders.x", "tarry.shop.push.orders.x", "tarry.shop.api.push",
+				"tarry.shop.api.cancel", "tarry.shop.admin.pause",
 				"tarry.shop.resign", "tarry.shop.nudge", "tarry.shop.aside.0", "tarry.shop.pauses"},
 			[]string{"tarry.shop.rejected.>", "orders.>"}},
 		"operator": {operatorCan, []string{"delayed.orders.x", "orders.x", "tarry.shop.resign", "tarry.shop.nudge",
@@ -182,6 +184,7 @@ func producerCan(t *testing.T, nc *nats.Conn) {
 		}
 	}
 	asked(t, nc, "$JS.API.STREAM.NAMES", `{"subject":"delayed.orders.x"}`, "TARRY_shop")
+	asked(t, nc, "tarry.shop.push.orders.x", "", "missing_delay")
 }
 
 func consumerCan(t *testing.T, nc *nats.Conn) {

@@ -65,6 +65,10 @@ type Message struct {
 	Pull bool
 	// Serial: at most one message for pull of the same topic and key is leased at a time. It has a key.
 	Serial bool
+	// Call identifies the call by which its producer pushes it, so that the call's repeats are the same push: two bytes
+	// that decide the bucket where nothing else does, then a digest. It is empty where no repeat can be recognized, and
+	// not persisted with the message.
+	Call string
 	// Judged: the journal has no living message of the name either. It is not persisted.
 	Judged bool
 	// Merge and MaxWait say how a push merges. They are not persisted.

@@ -69,6 +69,9 @@ func In(bucket message.Bucket) With { return func(d *draft) { d.bucket = bucket 
 // Named sets the client id.
 func Named(id string) With { return func(d *draft) { d.message.ID = id } }
 
+// Called sets the call of its producer.
+func Called(call string) With { return func(d *draft) { d.message.Call = call } }
+
 // Keyed sets the business key.
 func Keyed(key string) With { return func(d *draft) { d.message.Key = key } }
 

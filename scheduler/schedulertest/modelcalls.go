@@ -104,6 +104,9 @@ func (m *model) mint(t *rapid.T, bucket message.Bucket) *message.Message {
 			with = append(with, inLine)
 		}
 	}
+	if rapid.IntRange(0, 3).Draw(t, "by a call") == 0 {
+		with = append(with, Called(rapid.SampledFrom([]string{"call-1", "call-2", "call-3"}).Draw(t, "call")))
+	}
 	if rapid.Bool().Draw(t, "by the intake") {
 		stamped := func(label string) message.Milli {
 			return Start.Add(time.Duration(rapid.IntRange(0, 100).Draw(t, label))*time.Millisecond - 24*time.Hour)
@@ -189,6 +192,8 @@ func (m *model) addBatch(bucket message.Bucket, batch []*message.Message) {
 		for i := range batch {
 			if refusedTooEarly(batch, i, answers[1]) {
 				goesOn = true
+			} else if calledLater(batch, i, answers[1]) {
+				continue // its call belongs to that push now
 			} else if wrong := meansTheSame(batch, i, answers[1], answers[3]); wrong != "" {
 				return false, fmt.Sprintf("message %d: %s", i, wrong)
 			}
@@ -204,6 +209,17 @@ func (m *model) addBatch(bucket message.Bucket, batch []*message.Message) {
 // name: sent again it may go into that one.
 func refusedTooEarly(batch []*message.Message, i int, first []scheduler.AddResult) bool {
 	return first[i].Code == scheduler.AddUncertain && tookOver(batch, i, first, scheduler.Added)
+}
+
+// calledLater reports whether a later push of the batch was stored with the call of push i, which was refused.
+func calledLater(batch []*message.Message, i int, first []scheduler.AddResult) bool {
+	for j := i + 1; j < len(batch); j++ {
+		if code := first[j].Code; batch[i].Call != "" && batch[j].Call == batch[i].Call &&
+			(code <= scheduler.AddedCanceled || code == scheduler.AddMerged) {
+			return true
+		}
+	}
+	return false
 }
 
 // wonLate reports whether a push that was refused too early merged into a message when its batch was sent again. That

@@ -23,6 +23,8 @@ type Options struct {
 	// TombstoneKeep is how long a tombstone stays, TombstoneLimit how many in a bucket.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
+	// CallLimit bounds the calls of a bucket; 0 is the store's own limit.
+	CallLimit int
 	// Record configures the outbox, for the tests that look at it.
 	Record *record.Recording
 }
@@ -44,7 +46,7 @@ type promise struct {
 func Exercise(t *testing.T, open Open) {
 	exercise(t, open,
 		orderPromises, claimPromises, settlePromises, termPromises, cancelPromises,
-		namePromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
+		namePromises, callPromises, attemptPromises, memoryPromises, tombstonePromises, sizePromises, recoverPromises,
 		amendPromises, mergePromises, meetPromises, deadPromises, browsePromises, countPromises, pausePromises,
 		refusePromises,
 		quarantinePromises, pullPromises, serialPromises,

@@ -56,7 +56,11 @@ func (b *bucket) earlier(first int64) []scheduler.Earlier {
 
 // add judges one message and stores it if it is new.
 func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddResult {
-	if e := b.entries[given.UID]; e != nil {
+	e := b.entries[given.UID]
+	if first := b.entries[b.calls.of(given.Call)]; first != nil { // else the call is longer ago than is remembered
+		e = first
+	}
+	if e != nil {
 		code := scheduler.AddDuplicate
 		if to := b.mergedInto(e); to != nil {
 			e, code = to, scheduler.AddMerged
@@ -65,6 +69,10 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 			code = scheduler.AddConflict
 		}
 		return scheduler.AddResult{Code: code, First: b.info(e)}
+	}
+	if given.Call != "" && !b.calls.room() {
+		return scheduler.AddResult{Code: scheduler.AddCalls,
+			First: message.Info{Message: message.Message{UID: given.UID}}}
 	}
 	var first *entry
 	covered := b.graves.covers(given)
@@ -82,10 +90,14 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 			code = b.merge(first, given, now)
 		}
 		if code != scheduler.Added {
+			if code == scheduler.AddMerged {
+				b.calls.keep(given)
+			}
 			return scheduler.AddResult{Code: code, First: b.info(first)}
 		}
 	}
-	e := b.accept(given)
+	b.calls.keep(given)
+	e = b.accept(given)
 	b.accepted(e.message, now)
 	if covered {
 		b.end(e, message.StateCanceled, false, cause{kind: message.KindWithdrawn}, now)
@@ -113,7 +125,7 @@ func (b *bucket) accept(given *message.Message) *entry {
 // kept returns the part of a given message that the timeline keeps.
 func kept(given *message.Message) message.Message {
 	m := *given
-	m.Stored, m.Since, m.StoredAt, m.Judged, m.By = 0, 0, 0, false, ""
+	m.Stored, m.Since, m.StoredAt, m.Judged, m.By, m.Call = 0, 0, 0, false, "", ""
 	m.Merge, m.MaxWait, m.Mark = message.MergeReject, 0, message.Mark{}
 	m.Claim, m.ClaimedAt = 0, 0
 	return m

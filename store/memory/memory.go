@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"sync"
@@ -21,6 +22,8 @@ type Config struct {
 	// is how many such cancels wait in a bucket, 10,000 by default.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
+	// CallLimit bounds the calls of a bucket; 0 means scheduler.MaxCalls.
+	CallLimit int
 	// Record configures the outbox. With an outbox the timeline starts uncertified: it is as empty as a Redis that lost
 	// its data. Record is nil if no journal is kept.
 	Record *record.Recording
@@ -78,6 +81,7 @@ func New(cfg Config) (*Timeline, error) {
 	t := &Timeline{cfg: cfg, buckets: make([]*bucket, cfg.Buckets), paused: newPauses()}
 	for i := range t.buckets {
 		t.buckets[i] = newBucket(cfg.Record)
+		t.buckets[i].calls.limit = cmp.Or(cfg.CallLimit, scheduler.MaxCalls)
 	}
 	return t, nil
 }
@@ -148,6 +152,7 @@ type bucket struct {
 	hastened []scheduler.Earlier // by the call under way
 
 	graves graveyard
+	calls  calls
 
 	refused map[message.UID]scheduler.Refusal
 

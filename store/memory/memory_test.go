@@ -12,7 +12,8 @@ func open(t *testing.T, o schedulertest.Options) scheduler.Timeline {
 	t.Helper()
 	tl, err := memory.New(memory.Config{
 		Buckets: o.Buckets, EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit,
-		Record: o.Record,
+		CallLimit: o.CallLimit,
+		Record:    o.Record,
 	})
 	if err != nil {
 		t.Fatal(err)

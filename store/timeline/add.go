@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strconv"
@@ -15,8 +16,8 @@ import (
 func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
 	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
 	topics := topicsOf(len(batch), func(i int) string { return batch[i].Topic })
-	args := make([]any, 3, 3+2*len(topics)+4*len(batch))
-	args[0], args[1], args[2] = int64(now), t.limit(), len(topics)
+	args := make([]any, 4, 4+2*len(topics)+4*len(batch))
+	args[0], args[1], args[2], args[3] = int64(now), t.limit(), cmp.Or(t.cfg.CallLimit, scheduler.MaxCalls), len(topics)
 	for i := range topics {
 		args = append(args, topics[i].name, topics[i].n)
 	}
@@ -33,7 +34,7 @@ func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message
 		if !m.Pull {
 			score = m.Score()
 		}
-		args = append(args, string(m.UID), score, packed, nameArg(m))
+		args = append(args, string(m.UID)+m.Call, score, packed, nameArg(m))
 	}
 	c := &call{bucket: bucket, script: "add", entry: t.context(ctx, 0, now, batch...), args: args}
 	results, a, err := addResults(t.run(ctx, c), len(batch))
@@ -175,13 +176,13 @@ func addResults(a *answer, n int) ([]scheduler.AddResult, addAnswer, error) {
 	}
 	results := make([]scheduler.AddResult, n)
 	for a.more() {
-		i, code := a.code("push", n), scheduler.AddCode(a.code("code", int(scheduler.AddFilling)))
+		i, code := a.code("push", n), scheduler.AddCode(a.code("code", int(scheduler.AddCalls)))
 		info, err := a.info()
 		if i < 1 || code < 1 {
 			a.fail("push", fmt.Errorf("code %d for push %d of %d", code, i, n))
 			break
 		}
-		if err != nil && code != scheduler.AddFilling { // in a part that the scripts do not read
+		if err != nil && code < scheduler.AddFilling { // in a part that the scripts do not read
 			code, info = scheduler.AddUnreadable, message.Info{Message: message.Message{UID: info.UID}}
 		}
 		results[i-1] = scheduler.AddResult{Code: code, First: info}

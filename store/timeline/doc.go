@@ -43,6 +43,7 @@
 //	{ns:b}:paused         HASH pattern → since when, a space, and by whom; '' → when the last change was; the same in
 //	                      all buckets
 //	{ns:b}:big            exists once the bucket has had a message of more than 16 KiB: claims then read lengths first
+//	{ns:b}:calls, :called HASH call → uid of its push; the two take turns and expire (add.lua)
 //	{ns:b}:outbox         STREAM of entries for the journal (entry.go)
 //	{ns:b}:outboxed       HASH: bytes and changes in the outbox
 //	{ns:b}:quarantine     STREAM of entries that the journal could not hold

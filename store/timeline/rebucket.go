@@ -55,7 +55,7 @@ var (
 	moving = []string{"due", "msg", "mark", "name", "names", "next", "claimed", "pull", "chain", "serial", "lease",
 		"leased", "expires", "grant", "parked", "behind", "dead", "tomb", "tombs", "refused", "ended"}
 	staying = []any{"pulls", "leasing", "lanes", "chained", "counts", "gen", "paused", "big", "trimmed", "outbox",
-		"outboxed", "quarantine", "ended"}
+		"calls", "called", "outboxed", "quarantine", "ended"}
 	fencing = []string{"term", "meta"}
 )
 

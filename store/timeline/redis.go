@@ -26,6 +26,8 @@ type Config struct {
 	// TombstoneKeep and TombstoneLimit bound the tombstones of a bucket.
 	TombstoneKeep  time.Duration
 	TombstoneLimit int
+	// CallLimit bounds the calls of a bucket; 0 means scheduler.MaxCalls.
+	CallLimit int
 	// Record describes the outbox; it is nil if no journal is kept.
 	Record *record.Recording
 }

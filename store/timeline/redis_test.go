@@ -23,7 +23,8 @@ func open(t *testing.T, srv *lab.Redis, o schedulertest.Options) *timeline.Redis
 	t.Cleanup(func() { _ = rdb.Close() })
 	tl, err := timeline.New(
 		timeline.Config{Client: rdb, Namespace: "t" + strings.ToLower(rand.Text()), Buckets: o.Buckets,
-			EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
+			EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, CallLimit: o.CallLimit,
+			Record: o.Record})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -53,7 +54,8 @@ func TestRedis_DoesWhatTheModelDoes(t *testing.T) {
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline { return open(t, srv, o) },
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline {
 			m, err := memory.New(memory.Config{Buckets: o.Buckets, EndedKeep: o.EndedKeep,
-				TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, Record: o.Record})
+				TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, CallLimit: o.CallLimit,
+				Record: o.Record})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -236,7 +237,8 @@ func inWord(r rune) bool {
 // FORM_END and the like, and the steps of the table of transitions.
 func vocabulary() map[string]string {
 	words := map[string]string{"FORM_MESSAGE": strconv.Itoa(packedVersion), "FORM_END": strconv.Itoa(endedVersion),
-		"FORM_AMENDED": strconv.Itoa(amendedVersion), "FORM_LEASED": strconv.Itoa(leasedVersion)}
+		"FORM_AMENDED": strconv.Itoa(amendedVersion), "FORM_LEASED": strconv.Itoa(leasedVersion),
+		"CALL_KEEP": strconv.FormatInt(scheduler.CallKeep.Milliseconds(), 10)}
 	for _, s := range append(message.States(), message.StateNone) {
 		words["STATE_"+strings.ToUpper(s.String())] = strconv.Itoa(int(s))
 	}

@@ -1,8 +1,8 @@
 -- add stores a batch of pushes of one bucket, all or none.
--- KEYS due msg name tomb claimed mark ended names big next counts refused pull pulls lease expires
--- ARGV 1 now in ms  2 limit of the outbox in bytes  3 how many topics;
+-- KEYS due msg name tomb claimed mark ended names big next counts refused pull pulls lease expires calls called
+-- ARGV 1 now in ms  2 limit of the outbox in bytes  3 limit of the calls  4 how many topics;
 --      for each topic: name, how many pushes; then for each push:
---      uid, score ('' of a message for pull), packed message, name
+--      uid and, of a push with a call, that; score ('' of a message for pull), packed message, name
 --      name is empty for a push without an id, else: a length byte and the id, a
 --      length byte and the key, the intake sequence in decimal (0 for a push by other means),
 --      and for a push that merges: k (keep), r (replace) or d (debounce), the
@@ -14,8 +14,8 @@
 --      (0 if nothing merged), and these, '' for the packed message of a push; then
 --      for each push that is not simply new: index, code (1 added as canceled, 2
 --      duplicate, 3 conflict, 4 merged, 5 refused as uncertain,
---      6 a record under its uid or name cannot be read, 7 being filled), uid, record without
---      body ('' for 6 and 7),
+--      6 a record under its uid or name cannot be read, 7 being filled, 8 too many calls), uid,
+--      record without body ('' for 6, 7 and 8),
 --      '1' when claimed, mark
 -- A consumer's retry stands under its name beside the earlier attempts that still live: a cancel by that name must find
 -- them all. So is the next message under a name (doc.go, Merging). Behind them stand the last 32 attempts that have
@@ -23,12 +23,38 @@
 -- Outbox: uid and packed message of each new push; if it is canceled, then uid and
 --      record of the cancel; uid and amended form of a message that a push was
 --      merged into. The record of that push is not in it: the change is one of the other message.
+-- A call is kept with the uid of its push for CALL_KEEP to twice that. calls and called are begun in turn, each for
+-- twice CALL_KEEP: once the one has less than CALL_KEEP left, the other has expired, and takes the calls.
 -- Twice: the second time every push is a duplicate of itself, or already merged.
-local now, base = ARGV[1], 3 + 2 * tonumber(ARGV[3])
+local now, base = ARGV[1], 4 + 2 * tonumber(ARGV[4])
 local n = (#ARGV - base) / 4
 local answers = {}
 local uids, known = {}, {}
-for i = 1, n do uids[i] = ARGV[base + 4 * i - 3] end
+local calls, earlier_calls, kept_calls, room = {}, {}, {}, 0 -- by push; call → uid, both what came before and of this
+for i = 1, n do
+  local uid = ARGV[base + 4 * i - 3]
+  if #uid > 18 then
+    calls[i], uid = string.sub(uid, 19), string.sub(uid, 1, 18)
+    kept_calls[#kept_calls + 1] = calls[i]
+  end
+  uids[i] = uid
+end
+local book, begins -- the key that takes the calls
+if #kept_calls > 0 then
+  local a, b = redis.call('PTTL', CALLS), redis.call('PTTL', CALLED)
+  begins = math.max(a, b) < CALL_KEEP
+  book = (a > b) ~= begins and CALLS or CALLED
+  room = tonumber(ARGV[3]) - redis.call('HLEN', book)
+  for _, key in ipairs({CALLED, CALLS}) do
+    each(#kept_calls, 1000, function(from, to)
+      local got = redis.call('HMGET', key, unpack(kept_calls, from, to))
+      for i = from, to do
+        if got[i - from + 1] then earlier_calls[kept_calls[i]] = got[i - from + 1] end
+      end
+    end)
+  end
+  kept_calls = {}
+end
 each(n, 1000, function(from, to)
   local got = redis.call('HMGET', MSG, unpack(uids, from, to))
   for i = from, to do if got[i - from + 1] then known[uids[i]] = got[i - from + 1] end end
@@ -62,12 +88,17 @@ local function stands(uid)
   return record
 end
 
--- unreadable answers a push that met a damaged record: this push alone fails.
-local function unreadable(i, uid)
-  refuse(uid, STATE_NONE, STATE_WAITING, KIND_PLAIN, now, known[uid])
-  push(answers, tostring(i), '6')
+-- alone answers a push that fails alone.
+local function alone(i, code, uid)
+  push(answers, tostring(i), code)
   push(answers, uid, '')
   push(answers, '', '')
+end
+
+-- unreadable answers a push that met a damaged record.
+local function unreadable(i, uid)
+  refuse(uid, STATE_NONE, STATE_WAITING, KIND_PLAIN, now, known[uid])
+  alone(i, '6', uid)
 end
 
 -- damaged returns the oldest attempt under a name that cannot be read, or nil.
@@ -213,6 +244,8 @@ end
 for i = 1, n do
   local uid, packed, name = uids[i], ARGV[base + 4 * i - 1], ARGV[base + 4 * i]
   local score = ARGV[base + 4 * i - 2]
+  local first = earlier_calls[calls[i] or '']
+  if first and stands(first) then uid = first end -- without its record the call is longer ago than is remembered
   if known[uid] or fresh[uid] then
     plain = false
     local of, bad = uid, known[uid] and not sound(known[uid])
@@ -229,7 +262,9 @@ for i = 1, n do
     end
   else
     local id, key, at, entries, last, code, sequence, mode, wait, since, stored, judged, bad
-    if name ~= '' then
+    if calls[i] and #kept_calls >= 2 * room then
+      code = '8'
+    elseif name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
@@ -265,11 +300,9 @@ for i = 1, n do
         end
       end
     end
-    if code == '7' then
+    if code == '7' or code == '8' then
       plain = false
-      push(answers, tostring(i), code)
-      push(answers, uid, '')
-      push(answers, '', '')
+      alone(i, code, uid)
     elseif bad then
       plain = false
       unreadable(i, bad)
@@ -313,6 +346,10 @@ for i = 1, n do
       set[#set + 1] = value
       if log ~= set then push(log, uid, value) end
       big = big or #value > 16384
+    end
+    if calls[i] and (known[uid] or fresh[uid]) then -- it was stored
+      push(kept_calls, calls[i], uid)
+      earlier_calls[calls[i]] = uid
     end
   end
 end
@@ -362,10 +399,14 @@ if #set > 0 then
   for uid, mark in pairs(marks) do redis.call('HSET', MARK, uid, mark) end
   for uid, later in pairs(nexts) do redis.call('HSET', NEXT, uid, later) end
   if big then redis.call('SET', BIG, '1') end
+  if #kept_calls > 0 then
+    each(#kept_calls, 2000, function(from, to) redis.call('HSET', book, unpack(kept_calls, from, to)) end)
+    if begins then redis.call('PEXPIRE', book, 2 * CALL_KEEP) end
+  end
   if #gone > 0 then remember_end(now, table.concat(gone)) end
   if lowest and (not before or lowest < tonumber(before)) then hasten('', math.floor(lowest / 256)) end
   if plain then -- the usual case: the counts given by topic apply
-    for i = 4, base, 2 do tally(ARGV[i], tonumber(ARGV[i + 1])) end
+    for i = 5, base, 2 do tally(ARGV[i], tonumber(ARGV[i + 1])) end
   else
     for _, packed in pairs(fresh) do tally(topic(packed), 1) end
   end

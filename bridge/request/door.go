@@ -1,0 +1,114 @@
+package request
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/micro"
+
+	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// door is the direct door: a request on tarry.<namespace>.push.<subject> is a push by tag, with the headers and the
+// body that <prefix>.<subject> takes. One instance answers it as it answers a push in JSON, once the store and, in
+// sync, the journal has the message; what the intake would reject is answered as a problem. As the target stands in the
+// subject, NATS permissions on tarry.<namespace>.push.orders.> decide who may schedule to orders.>.
+//
+// A caller that got no answer sends its request again, with the same Nats-Msg-Id, for at most a minute. The store keeps
+// that id for scheduler.CallKeep, twice as long. So a request must not wait longer than that for being stored while
+// another instance takes its repeat: the scheduler bounds how long it waits here, the pings of the connection bound how
+// long it travels, and a process that stood still no longer takes what NATS had sent it before.
+type door struct {
+	*Service
+	*endpoint
+	prefix string        // of the subjects
+	still  time.Duration // how long the process may stand still without losing what NATS has sent it
+	sub    *nats.Subscription
+	alive  *link.Pulse
+}
+
+const doorStill = 10 * time.Second
+
+func (s *Service) newDoor(service *microService) *door {
+	d := &door{Service: s, prefix: "tarry." + s.cfg.Namespace + ".push.", still: doorStill}
+	d.endpoint = &endpoint{name: "door", subject: d.prefix + ">", handle: d.push}
+	service.endpoints = append(service.endpoints, d.endpoint)
+	return d
+}
+
+// open begins to take requests. What NATS has sent is not taken any more once the process stood still.
+func (d *door) open() error {
+	alive := link.NewPulse(d.still)
+	sub, err := d.nc.QueueSubscribe(d.subject, micro.DefaultQueueGroup, func(msg *nats.Msg) {
+		if strings.HasPrefix(msg.Subject, d.prefix) && isRequest(msg.Subject, msg.Subject, msg.Reply, msg.Header) &&
+			!alive.StoodStill() {
+			d.endpoint.serve(msg)
+		}
+	})
+	if err != nil {
+		return fmt.Errorf("request api: listen on %s: %w", d.subject, err)
+	}
+	d.sub, d.alive = sub, alive
+	return nil
+}
+
+// serve answers until ctx ends. After a standstill it begins anew.
+func (d *door) serve(ctx context.Context) error {
+	tick := time.NewTicker(link.PulseEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+			if d.alive.Beat() {
+				continue
+			}
+			link.Unsubscribe(d.sub)
+			if err := d.open(); err != nil {
+				return err
+			}
+		case <-ctx.Done():
+			if err := d.sub.Drain(); err != nil && !d.nc.IsClosed() {
+				d.log.Debug().Err(err).Msg("the direct door did not close in order")
+			}
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// push hands a request to the scheduler.
+func (d *door) push(req *nats.Msg) {
+	reply, size := req.Reply, len(req.Data)
+	if !d.room.Try(size) {
+		d.busy(reply)
+		return
+	}
+	subject := wire.IntakeSubject(d.cfg.Prefix, req.Subject[len(d.prefix):])
+	item := wire.PushItem{Body: req.Data}
+	item.Push, item.Err = wire.Decode(subject, d.cfg.Prefix, req.Header, len(req.Data))
+	if topic := link.WholeTopic(d.cfg.Topics, &item.Push, req.Header.Get(wire.HeaderSubject)); topic != "" {
+		item.Push.Topic = topic
+	}
+	d.accept(&item, callOf(req.Header), func(r wire.Result) { d.out.Put(d.result(reply, size, r)) })
+}
+
+// callOf returns the call that a Nats-Msg-Id identifies. A push without name or key goes to the bucket of what precedes
+// the first dot, so that a library can send neighbours to the same bucket, where they share a flush.
+func callOf(h nats.Header) string {
+	id := h.Get(wire.HeaderMsgID)
+	if id == "" {
+		return ""
+	}
+	group, _, _ := strings.Cut(id, ".")
+	digest := sha256.Sum256([]byte(id))
+	return string(append(binary.BigEndian.AppendUint16(nil, message.Hash(group)), digest[:callDigest]...))
+}
+
+// callDigest is how many bytes of a digest distinguish the calls of some minutes.
+const callDigest = 12
