@@ -72,7 +72,7 @@ func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 // store those without a name in one bucket, with one script.
 func group(now time.Time) string { return strconv.FormatInt(now.UnixMilli()/groupMillis, 36) }
 
-const groupMillis = 16
+const groupMillis = 64
 
 // fresh returns an id that no other call ever uses.
 func fresh() string { return nats.NewInbox()[len(nats.InboxPrefix):] }

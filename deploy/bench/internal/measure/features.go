@@ -31,7 +31,7 @@ func (b bench) featureTests() []Test {
 			{report.Partitions, parts.drainTopics(topic(dueSubject, "partitions: 8"), "Tarry-Subject")},
 			{report.RetryTTL, b.drainTopics(topic(dueSubject, "retry: "+schedule, "ttl: 1h"), "Tarry-Retry")},
 			{report.Limited, b.drainTopics(topic(dueSubject, "rate: 1000000"), "")}}},
-		{Name: report.FeaturesCalls, Systems: []System{{report.Tarry, b.calls}}},
+		{Name: report.FeaturesCalls, Systems: []System{{report.Tarry, b.calls}, {report.TarryNATS, b.callsOverNATS}}},
 		{Name: report.FeaturesMany, Systems: []System{{report.Tarry, b.many}}},
 	}
 }

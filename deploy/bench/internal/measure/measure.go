@@ -2,6 +2,8 @@
 //
 //	tarry      a tarry serve with default settings
 //	tarry-tag  the same, where a test pushes both over HTTP and by tag
+//	tarry-door the same, by tag through the direct door
+//	answered   a bound of the direct door: a loop that answers the same requests after HSET and ZADD of all that came
 //	schedules  NATS's own message schedules (ADR-51): a stream with AllowMsgSchedules, "Nats-Schedule: @at" and a
 //	           subject of its own for each message
 //	jetstream  a bound: the messages go straight to their stream, with no delay at all
@@ -35,7 +37,8 @@
 //	         this one
 //	features-push    push-many over HTTP, without any option and with those that cost something
 //	features-drain   drain, without and with settings of topics
-//	features-calls   requests about one message each, 32 in flight: push, look up, reschedule, cancel, run
+//	features-calls   requests about one message each, 32 in flight: push, look up, reschedule, cancel, run; tarry-nats:
+//	         over NATS and with the topic, look up, reschedule and cancel
 //	pull-many, pull-1, pull-32  messages that are all due are pulled and acknowledged: in batches of 100, or one by one
 //	         by one consumer or 32
 //	pull-wake        consumers wait for messages that fall due one after the other; received minus due
@@ -103,12 +106,14 @@ func All(plan Plan, program, before string) []Test {
 	b := newBench(plan, program)
 	tests := []Test{
 		{Name: report.PushOne, Systems: []System{
-			{report.Tarry, b.tarrySync(1)}, {report.Schedules, b.schedulesSync(1)}, {report.JetStream, b.bareSync(1)}}},
+			{report.Tarry, b.tarrySync(1)}, {report.TarryDoor, b.doorSync(1)}, {report.Answered, b.answeredSync(1)},
+			{report.Schedules, b.schedulesSync(1)}, {report.JetStream, b.bareSync(1)}}},
 		{Name: report.Push32, Systems: []System{
-			{report.Tarry, b.tarrySync(producers)}, {report.Schedules, b.schedulesSync(producers)}}},
+			{report.Tarry, b.tarrySync(producers)}, {report.TarryDoor, b.doorSync(producers)},
+			{report.Answered, b.answeredSync(producers)}, {report.Schedules, b.schedulesSync(producers)}}},
 		{Name: report.PushMany, Systems: []System{
-			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.Schedules, b.schedulesAsync},
-			{report.Redis, b.rawRedis}}},
+			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.TarryDoor, b.doorAsync},
+			{report.Answered, b.answeredAsync}, {report.Schedules, b.schedulesAsync}, {report.Redis, b.rawRedis}}},
 		{Name: report.Drain, Systems: []System{
 			{report.Tarry, b.tarryDrain}, {report.Schedules, b.schedulesDrain}, {report.JetStream, b.bareDrain}},
 			Alone: true},

@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
@@ -71,6 +72,43 @@ func (b bench) calls(ctx context.Context, s *stage.Scope) (Outcome, error) {
 	}
 	_, err = t.Delivered(ctx, ran.Count)
 	return Outcome{Values: values}, err
+}
+
+// callsOverNATS makes the calls whose message is found without a look in all buckets.
+func (b bench) callsOverNATS(ctx context.Context, s *stage.Scope) (Outcome, error) {
+	t, c, err := b.tarry(ctx, s)
+	if err != nil {
+		return Outcome{}, err
+	}
+	want, began := b.plan.Calls, time.Now()
+	values := report.Values{report.Messages: float64(want)}
+	batches := load.Batches{URL: t.URL, Size: batchSize, Connections: connections, Item: func(to []byte, n int) []byte {
+		return b.item(to, n, dueSubject, began.Add(farOff(n)), named(""))
+	}}
+	if _, err := batches.Send(ctx, want, time.Hour); err != nil {
+		return Outcome{}, err
+	}
+	for _, call := range []struct{ kind, verb, more string }{
+		{report.OneGet, "get", ""},
+		{report.OneReschedule, "reschedule", fmt.Sprintf(`,"delay":%d`, farOff(1).Milliseconds())},
+		{report.OneCancel, "cancel", ""},
+	} {
+		cost, err := stage.Watch(t.Processes()...)
+		if err != nil {
+			return Outcome{}, err
+		}
+		sent, err := c.DoorSync(ctx, producers, want, b.plan.Limit, func(n int) *nats.Msg {
+			return &nats.Msg{Subject: "tarry.default.api." + call.verb, Data: fmt.Appendf(
+				appendName([]byte(`{"topic":"`+dueSubject+`","key":"","id":"`), n), `"%s}`, call.more)}
+		})
+		if err != nil {
+			return Outcome{}, fmt.Errorf("%s: %w", call.verb, err)
+		}
+		if err := stepped(values, call.kind, float64(sent.Count), sent.Elapsed, cost); err != nil {
+			return Outcome{}, err
+		}
+	}
+	return Outcome{Values: values}, nil
 }
 
 // stepped adds the figures of one of several kinds of work.

@@ -35,6 +35,39 @@ func (b bench) tarryAsync(ctx context.Context, s *stage.Scope) (Outcome, error) 
 	})
 }
 
+// doorSync pushes through the direct door; the answer is sent when Redis has the message.
+func (b bench) doorSync(producers int) run {
+	return b.door(func(ctx context.Context, c *load.Client) (load.Sent, error) {
+		return c.DoorSync(ctx, producers, b.plan.Messages, b.plan.Limit, b.doorPush)
+	})
+}
+
+func (b bench) doorAsync(ctx context.Context, s *stage.Scope) (Outcome, error) {
+	return b.door(func(ctx context.Context, c *load.Client) (load.Sent, error) {
+		return c.DoorAsync(ctx, inFlight, b.plan.Messages, b.plan.Limit, b.doorPush)
+	})(ctx, s)
+}
+
+func (b bench) door(push func(context.Context, *load.Client) (load.Sent, error)) run {
+	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
+		t, c, err := b.tarry(ctx, s)
+		if err != nil {
+			return Outcome{}, err
+		}
+		cost, err := stage.Watch(t.Processes()...)
+		if err != nil {
+			return Outcome{}, err
+		}
+		sent, err := push(ctx, c)
+		if err != nil {
+			return Outcome{}, err
+		}
+		values := pushed(sent)
+		values[report.Kept] = sent.Rate()
+		return Outcome{Values: values}, micros(values, cost, sent.Count)
+	}
+}
+
 // byTag pushes, and waits until tarry has accepted what NATS has acknowledged.
 func byTag(ctx context.Context, t *stage.Tarry, push func() (load.Sent, error)) (Outcome, error) {
 	cost, err := stage.Watch(t.Processes()...)

@@ -17,6 +17,7 @@ import (
 const (
 	dueSubject    = "bench.due"
 	intakeSubject = "delayed." + dueSubject
+	doorSubject   = "tarry.default.push." + dueSubject
 	dueStream     = "BENCH"
 )
 
@@ -43,6 +44,14 @@ func (b bench) makeDueStream(ctx context.Context, c *load.Client) error {
 func (b bench) delayed(n int) *nats.Msg {
 	delay := strconv.FormatInt(farOff(n).Milliseconds(), 10)
 	return &nats.Msg{Subject: intakeSubject, Data: b.body(n), Header: nats.Header{"Tarry-Delay": {delay}}}
+}
+
+// doorPush is a push with a delay through the direct door, under a Nats-Msg-Id as the library makes them.
+func (b bench) doorPush(n int) *nats.Msg {
+	m := b.delayed(n)
+	m.Subject = doorSubject
+	m.Header[nats.MsgIdHdr] = []string{strconv.FormatInt(time.Now().UnixMilli()/64, 36) + "." + messageID(n)}
+	return m
 }
 
 // tagged is a push by tag for a moment.

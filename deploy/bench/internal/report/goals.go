@@ -39,6 +39,13 @@ func goals(rates []int) []goal {
 			peer: figureOf{PushMany, Schedules, Rate}, least: 2, unit: perSecond},
 		{work: "push by tag, 256 in flight, acknowledged and accepted", own: figureOf{PushMany, TarryTag, Kept},
 			peer: figureOf{PushMany, Redis, Rate}, least: 0.75, unit: perSecond},
+		door("one producer waiting for each", PushOne, JetStream, 0.8),
+		door("one producer waiting for each", PushOne, Answered, 0),
+		door("32 producers", Push32, Schedules, 1.2),
+		door("32 producers", Push32, Answered, 0),
+		door("256 in flight", PushMany, Schedules, 1.5),
+		door("256 in flight", PushMany, Answered, 0),
+		call("look up", OneGet), call("reschedule", OneReschedule), call("cancel", OneCancel),
 		{work: "drain, all due at one instant", own: figureOf{Drain, Tarry, Rate},
 			peer: figureOf{Drain, Schedules, Rate}, least: 2, unit: perSecond},
 		{work: "drain, all due at one instant", own: figureOf{Drain, Tarry, Rate},
@@ -66,6 +73,18 @@ func goals(rates []int) []goal {
 			own: figureOf{Pending, Tarry, CPUPercent("tarry")}, most: 0.5, unit: percent},
 	)
 	return slices.Concat(all, journalGoals(), pullGoals(), plainGoals())
+}
+
+// door is a goal of the direct door. Answered is the bound: nothing that answers once Redis has a message is faster.
+func door(how, test, peer string, least float64) goal {
+	return goal{work: "push by the direct door, " + how, own: figureOf{test, TarryDoor, Rate},
+		peer: figureOf{test, peer, Rate}, least: least, unit: perSecond}
+}
+
+// call is the goal of a call by id.
+func call(what, kind string) goal {
+	return goal{work: what + " by id and topic over NATS, 32 callers",
+		own: figureOf{FeaturesCalls, TarryNATS, Of(kind, Rate)}, least: 10_000, unit: perSecond}
 }
 
 // verdict is a goal as it came out.

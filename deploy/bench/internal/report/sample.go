@@ -45,6 +45,9 @@ func Late(rate int) string { return fmt.Sprintf("late-%d", rate) }
 const (
 	Tarry     = "tarry"
 	TarryTag  = "tarry-tag"
+	TarryDoor = "tarry-door"
+	TarryNATS = "tarry-nats"
+	Answered  = "answered"
 	Schedules = "schedules"
 	JetStream = "jetstream"
 	Redis     = "redis"

@@ -56,8 +56,8 @@ func count(n int, what string) string {
 func names(system string) string {
 	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Schedules: "NATS schedules",
 		JetStream: "bare JetStream",
-		Redis:     "raw HSET+ZADD", JournalOff: "journal off", JournalAsync: "journal async",
-		JournalSync: "journal sync",
+		Redis:     "raw HSET+ZADD", Answered: "an answer after HSET+ZADD",
+		JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync",
 		NamesAsync:  "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before",
 		Beanstalkd: "beanstalkd", Asynq: "asynq"}[system]
 }
