@@ -58,7 +58,7 @@ func names(system string) string {
 		JetStream: "bare JetStream",
 		Redis:     "raw HSET+ZADD", Answered: "an answer after HSET+ZADD",
 		JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync",
-		NamesAsync:  "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before",
+		NamesAsync: "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before",
 		Beanstalkd: "beanstalkd", Asynq: "asynq"}[system]
 }
 
