@@ -310,7 +310,9 @@ func longer(since time.Time, limit time.Duration) bool {
 const callWait = CallKeep / 2
 
 // slow reports whether a push with a call may no longer be stored, or might not be by the last try.
-func (c *coalescer) slow(q *queued) bool { return q.message.Call != "" && longer(q.at, callWait-c.longest()) }
+func (c *coalescer) slow(q *queued) bool {
+	return q.message.Call != "" && longer(q.at, callWait-c.longest())
+}
 
 // store adds the batch and answers every push. It tries again with those whose outcome is unknown: a push that is sent
 // twice is stored once. If the outcome stays unknown, the answer is ErrOutcomeUnknown. Before each try the oldest push

@@ -58,3 +58,38 @@ func TestAccept_LetsNoPushReplaceWhatIsRestoredLater(t *testing.T) {
 		}
 	})
 }
+
+// In sync mode a store accepts while it is filled: what the journal has of a name that the store lacks yet is the
+// answer to a push under it, and without the journal's word there is none.
+func TestAccept_UsesNoNameTwiceWhileTheStoreIsFilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, j := remembering(t, true)
+		schedulertest.CertifyAs(t, r.Store.(record.Recoverable), true)
+		push := scheduler.Push{ID: "waits", Delay: time.Hour, Body: []byte("x")}
+		first := try(r, push)
+		if first.Err != nil {
+			t.Fatal(first.Err)
+		}
+		known := r.Info(first.UID)
+		if result, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: first.UID}); err != nil {
+			t.Fatal(result, err)
+		}
+		time.Sleep(15 * time.Minute) // of the bubble
+		if _, err := r.Store.Trim(t.Context(), first.UID.Bucket(2), 0, r.Clock.Milli(), 10); err != nil {
+			t.Fatal(err)
+		}
+		j.known = []message.Info{known} // the store lacks it, as if it were lost
+		if a := try(r, push); a.Err != nil || !a.Duplicate || a.UID != first.UID || a.State != message.StateWaiting {
+			t.Errorf("repeated: %+v", a)
+		}
+		other := push
+		other.Body = []byte("y")
+		if a := try(r, other); !errors.Is(a.Err, scheduler.ErrDuplicateID) || a.UID != first.UID {
+			t.Errorf("other content: %+v", a)
+		}
+		j.err = errors.New("no answer")
+		if a := try(r, push); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+			t.Errorf("without the journal: %+v", a)
+		}
+	})
+}

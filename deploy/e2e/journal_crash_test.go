@@ -144,8 +144,7 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 			s := site.New(t, site.Options{})
 			s.Journal(mode, lab.SharedMariaDB(t))
 			a := s.Start("a", "FAILPOINT=mid-restore")
-			// In async the buckets are certified as filling before, once each.
-			b := s.Start("b", "FAILPOINT=before-certify:"+map[string]string{"sync": "3", "async": "7"}[mode])
+			b := s.Start("b", "FAILPOINT=before-certify:7") // the buckets are certified as filling before, once each
 			c := s.Start("c")
 			c.Stop()
 			h := site.NewHistory(s.Ns)

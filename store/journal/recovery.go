@@ -20,6 +20,9 @@ type RecoveryConfig struct {
 	Store    Store
 	Timeline record.Recoverable
 	Mode     Mode
+	// Judged: names of pushes are judged by the journal, or are refused, so that in sync mode too an empty store may
+	// accept messages while it is filled.
+	Judged bool
 	// Window is how far back a store that kept its messages may have lost changes.
 	Window time.Duration
 	// EndedKeep is how long the timeline remembers ends: a push that the intake sends again, or a client repeats, must
@@ -43,8 +46,10 @@ type RecoveryConfig struct {
 // Claims are released last: a release is a change, and its version may be that of a change which the store has lost and
 // the journal knows.
 //
-// In async mode an empty store accepts messages while it is filled (certified, filling); in sync mode it does not, so
-// that no name is used twice. Every step may be repeated: the result is the same whichever leader finishes it.
+// An empty store accepts messages while it is filled (certified, filling). In sync mode that needs the journal's
+// judgment of their names, which it has of all that was answered, so that no name is used twice; and recent ends are
+// restored before, by which a repeated push is recognized. Every step may be repeated: the result is the same
+// whichever leader finishes it.
 type Recovery struct {
 	cfg RecoveryConfig
 	log zerolog.Logger
@@ -271,11 +276,6 @@ func (w *work) run(ctx context.Context) error {
 	for bucket := range empty {
 		w.filled[bucket] = w.cfg.Clock.Milli().Add(-w.cfg.EndedKeep)
 	}
-	if w.cfg.Mode == Async {
-		if err := w.certify(ctx, empty, true); err != nil {
-			return err
-		}
-	}
 	if len(empty) > 0 {
 		if err := w.fill(ctx, empty); err != nil {
 			return err
@@ -445,14 +445,25 @@ func (w *work) certify(ctx context.Context, buckets map[message.Bucket]bool, fil
 	return nil
 }
 
-// fill restores recent ends, and all live and dead messages, the earliest due first.
+// fill restores recent ends, and all live and dead messages, the earliest due first. The buckets accept messages as
+// soon as the mode allows.
 func (w *work) fill(ctx context.Context, buckets map[message.Bucket]bool) error {
 	since := w.cfg.Clock.Milli()
 	for bucket := range buckets {
 		since = min(since, w.filled[bucket])
 	}
+	if w.cfg.Mode == Async {
+		if err := w.certify(ctx, buckets, true); err != nil {
+			return err
+		}
+	}
 	if err := w.reconcile(ctx, buckets, since, true); err != nil {
 		return err
+	}
+	if w.cfg.Mode == Sync && w.cfg.Judged {
+		if err := w.certify(ctx, buckets, true); err != nil {
+			return err
+		}
 	}
 	w.restoring.only = buckets
 	if err := w.restoring.all(ctx, record.RestoreRequest{Overdue: true}, nil); err != nil {
@@ -462,26 +473,34 @@ func (w *work) fill(ctx context.Context, buckets map[message.Bucket]bool) error 
 	return nil
 }
 
-// reconcile restores in the buckets what changed since a time. With endsOnly it leaves live messages to fill.
+// reconcile restores in the buckets what changed since a time. With endsOnly it leaves live messages to fill, and reads
+// the changes to each end alone: those of a million acceptances would hold up the pushes.
 func (w *work) reconcile(ctx context.Context, buckets map[message.Bucket]bool, since message.Milli,
 	endsOnly bool) error {
-	for changes, err := range w.restoring.changes(ctx, record.ChangeQuery{Since: since, Limit: restorePage}) {
-		if err != nil {
-			return err
-		}
-		seen := map[message.UID]bool{}
-		var uids []message.UID
-		for _, c := range changes {
-			if !seen[c.UID] && buckets[c.UID.Bucket(w.restoring.Buckets)] && (!endsOnly || c.State.Ended()) {
-				seen[c.UID] = true
-				uids = append(uids, c.UID)
+	states := []message.State{message.StateNone} // all
+	if endsOnly {
+		states = slices.DeleteFunc(message.States(), func(s message.State) bool { return !s.Ended() })
+	}
+	for _, state := range states {
+		q := record.ChangeQuery{Since: since, State: state, Limit: restorePage}
+		for changes, err := range w.restoring.changes(ctx, q) {
+			if err != nil {
+				return err
 			}
-		}
-		if err := w.bring(ctx, uids, endsOnly); err != nil {
-			return err
-		}
-		if len(changes) < restorePage {
-			break // later changes are made in the store itself
+			seen := map[message.UID]bool{}
+			var uids []message.UID
+			for _, c := range changes {
+				if !seen[c.UID] && buckets[c.UID.Bucket(w.restoring.Buckets)] {
+					seen[c.UID] = true
+					uids = append(uids, c.UID)
+				}
+			}
+			if err := w.bring(ctx, uids, endsOnly); err != nil {
+				return err
+			}
+			if len(changes) < restorePage {
+				break // later changes are made in the store itself
+			}
 		}
 	}
 	return nil

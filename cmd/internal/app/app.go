@@ -266,7 +266,7 @@ func (a *App) wireRequests() (err error) {
 	a.requests, err = request.NewService(request.ServiceConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.instance,
 		Topics: a.topics, SizeLimit: a.cfg.HTTP.LargestMessage(),
-		Instance:  a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
+		Instance: a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
 		Read: calls(a.api.Reads()), Admin: admin,
 	})
 	if err != nil {

@@ -54,8 +54,8 @@ const (
 func (a *App) wireJournal() (err error) {
 	j := &a.journal
 	a.recovery = journal.NewRecovery(journal.RecoveryConfig{
-		Store: j.store, Timeline: a.store, Mode: j.mode, Window: a.cfg.Journal.Window, EndedKeep: a.cfg.Ended.Keep,
-		Clock:   a.clock,
+		Store: j.store, Timeline: a.store, Mode: j.mode, Judged: a.namesKeep() > 0,
+		Window: a.cfg.Journal.Window, EndedKeep: a.cfg.Ended.Keep, Clock: a.clock,
 		Timeout: journalTimeout, Log: a.log, At: failpoint(),
 	})
 	if a.writer == nil {
