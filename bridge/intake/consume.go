@@ -321,7 +321,11 @@ const (
 	ackNow   = "-NAK"
 )
 
-// acknowledge publishes acknowledgements.
+// acknowledge publishes acknowledgements, one for each push, as a work-queue stream requires. They cost nats-server
+// some 7 of 29 microseconds a push. Two ways to save them were measured beside NATS's schedules with 32 producers, in
+// three paired runs: no acknowledgement at all, which is the bound, made 0.75 of them, a purge up to the accepted
+// sequence every 20 ms 0.75, and acknowledgements 0.65. The purge needs one reader of the whole stream in place of a
+// consumer that all instances share, by which another instance goes on within seconds when one dies.
 func (in *Intake) acknowledge(acks []ack) {
 	in.working.remove(len(acks), func(i int) string { return acks[i].reply })
 	var size int64

@@ -111,7 +111,8 @@ func (d *dev) runProducer(t *testing.T, doors int, dir string, args ...string) {
 	orders := map[string]int{}
 	for range 2 * doors {
 		m := next(t, sub)
-		id, order := m.Header.Get(HeaderID), strings.Trim(strings.ReplaceAll(string(m.Data), " ", ""), `{}"order:`)
+		id, order := m.Header.Get(HeaderID), strings.TrimPrefix(strings.ReplaceAll(string(m.Data), " ", ""), `{"order":`)
+		order = strings.TrimSuffix(order, "}")
 		if early := time.Until(start.Add(2 * time.Second)); early > 0 || ids[id] ||
 			!strings.HasPrefix(id, "order-"+order+"-") {
 			t.Errorf("%s early came %q with %v", early, m.Data, m.Header)
