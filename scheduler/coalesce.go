@@ -305,9 +305,9 @@ func longer(since time.Time, limit time.Duration) bool {
 }
 
 // callWait is how long at most a push with a call waits here until it is stored. Another instance may store its repeat
-// meanwhile, and must still remember that then: half of CallKeep is left for what the network and this instance hold up
-// before it is queued.
-const callWait = CallKeep / 2
+// meanwhile, within a minute, and must still remember that then: a third of CallKeep is left for what the network and
+// this instance hold up before it is queued.
+const callWait = CallKeep / 3
 
 // slow reports whether a push with a call may no longer be stored, or might not be by the last try.
 func (c *coalescer) slow(q *queued) bool {

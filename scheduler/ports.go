@@ -146,7 +146,7 @@ const (
 const (
 	// CallKeep is how long at least a timeline keeps the call of a push. Of the pushes with one call it stores the first,
 	// and the others are duplicates of that one.
-	CallKeep = 2 * time.Minute
+	CallKeep = 3 * time.Minute
 	// MaxCalls bounds the calls that a bucket keeps from within CallKeep. At 80 bytes each they take 160 MiB of Redis,
 	// and as much again while those of before are not forgotten.
 	MaxCalls = 2 << 20

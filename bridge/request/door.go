@@ -22,9 +22,9 @@ import (
 // subject, NATS permissions on tarry.<namespace>.push.orders.> decide who may schedule to orders.>.
 //
 // A caller that got no answer sends its request again, with the same Nats-Msg-Id, for at most a minute. The store keeps
-// that id for scheduler.CallKeep, twice as long. So a request must not wait longer than that for being stored while
-// another instance takes its repeat: the scheduler bounds how long it waits here, the pings of the connection bound how
-// long it travels, and a process that stood still no longer takes what NATS had sent it before.
+// that id for scheduler.CallKeep, three times as long. So a request must not wait longer than that for being stored
+// while another instance takes its repeat: the scheduler bounds how long it waits here, the pings of the connection
+// bound how long it travels, and a process that stood still no longer takes what NATS had sent it before.
 type door struct {
 	*Service
 	*endpoint
@@ -47,8 +47,8 @@ func (s *Service) newDoor(service *microService) *door {
 func (d *door) open() error {
 	alive := link.NewPulse(d.still)
 	sub, err := d.nc.QueueSubscribe(d.subject, micro.DefaultQueueGroup, func(msg *nats.Msg) {
-		if strings.HasPrefix(msg.Subject, d.prefix) && isRequest(msg.Subject, msg.Subject, msg.Reply, msg.Header) &&
-			!alive.StoodStill() {
+		// A message of a server (peers.go) has a header that no push may have, and is refused.
+		if strings.HasPrefix(msg.Subject, d.prefix) && (msg.Reply == "" || isInbox(msg.Reply)) && !alive.StoodStill() {
 			d.endpoint.serve(msg)
 		}
 	})
@@ -95,18 +95,19 @@ func (d *door) push(req *nats.Msg) {
 	if topic := link.WholeTopic(d.cfg.Topics, &item.Push, req.Header.Get(wire.HeaderSubject)); topic != "" {
 		item.Push.Topic = topic
 	}
-	d.accept(&item, callOf(req.Header), func(r wire.Result) { d.out.Put(d.result(reply, size, r)) })
+	d.accept(&item, callOf(req.Subject, req.Header), func(r wire.Result) { d.out.Put(d.result(reply, size, r)) })
 }
 
-// callOf returns the call that a Nats-Msg-Id identifies. A push without name or key goes to the bucket of what precedes
-// the first dot, so that a library can send neighbours to the same bucket, where they share a flush.
-func callOf(h nats.Header) string {
+// callOf returns the call that a Nats-Msg-Id identifies, among those of its topic: nobody can take the id of a push
+// that somebody else may send. A push without name or key goes to the bucket of what precedes the first dot, so that a
+// library can send neighbours to the same bucket, where they share a flush.
+func callOf(subject string, h nats.Header) string {
 	id := h.Get(wire.HeaderMsgID)
 	if id == "" {
 		return ""
 	}
 	group, _, _ := strings.Cut(id, ".")
-	digest := sha256.Sum256([]byte(id))
+	digest := sha256.Sum256([]byte(subject + " " + id))
 	return string(append(binary.BigEndian.AppendUint16(nil, message.Hash(group)), digest[:callDigest]...))
 }
 

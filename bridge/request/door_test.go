@@ -74,11 +74,11 @@ func TestDoor_TakesAPushByTagAndAnswersIt(t *testing.T) {
 		}; bucket(first) != bucket(later) || bucket(first) != message.BucketOf("7", timeline.Buckets()) {
 			t.Errorf("two calls of a group are in the buckets %d and %d", bucket(first), bucket(later))
 		}
-		got, word = knock(t, nc, "ns", "bills", "x", "Tarry-Delay: 20m", "Nats-Msg-Id: 7.call-2")
-		if word != "duplicate_id" {
+		got, word = knock(t, nc, "ns", "bills", "x", "Tarry-Delay: 20m", "Nats-Msg-Id: 7.call-2", "Status: shipped")
+		if word != "" || got["uid"] == first["uid"] || got["duplicate"] != nil {
 			t.Errorf("the id of another topic's call: got %v %s", got, word)
 		}
-		if n := bridgetest.Waiting(t, timeline); n != 3 {
+		if n := bridgetest.Waiting(t, timeline); n != 4 {
 			t.Errorf("%d messages wait", n)
 		}
 	})
@@ -96,6 +96,7 @@ func TestDoor_RefusesWhatTheIntakeRejects(t *testing.T) {
 		{"orders", "Tarry-Delay: soon", "invalid_delay"},
 		{"orders", "Tarry-Dealy: 20m", "unknown_header"},
 		{"orders", "Tarry-At: 17", "invalid_at"},
+		{"orders", "Nats-Stream: ORDERS", "invalid_header"},
 		{"delayed.orders", "Tarry-Delay: 20m", "invalid_topic"},
 		{"tarry." + ns + ".api.push", "Tarry-Delay: 20m", "invalid_topic"},
 		{"$JS.API.STREAM.DELETE.ORDERS", "Tarry-Delay: 20m", "invalid_topic"},

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -56,8 +57,10 @@ func NewClient(nc *nats.Conn, opts ...Option) (*Client, error) {
 			return nil, fmt.Errorf("tarry: open JetStream: %w", err)
 		}
 	}
+	inbox := nc.Opts.InboxPrefix + "."
 	return &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject),
-		door: door{prefix: "tarry." + conf.namespace + ".push."}}, nil
+		door: door{prefix: "tarry." + conf.namespace + ".push.",
+			deaf: inbox != "." && !strings.HasPrefix(inbox, nats.InboxPrefix)}}, nil
 }
 
 // Push stores a tagged message and returns its place. Without a deadline it takes at most the time of [WithTimeout].
@@ -83,6 +86,11 @@ func (c *Client) push(ctx context.Context, out *outgoing) (Stored, error) {
 	byDoor := c.fixed == ByRequest || out.push.UID != "" // with a uid it is the repetition of a push by request
 	if c.fixed == ByStream && !byDoor {
 		return c.place(ctx, out)
+	}
+	if out.again && !byDoor { // the stream knows its Nats-Msg-Id, if anybody does
+		if route, err := c.route.decide(ctx); err == nil && route == ByStream {
+			return c.place(ctx, out)
+		}
 	}
 	for tries := 0; ; tries++ {
 		s, err := c.knock(ctx, out)

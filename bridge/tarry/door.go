@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync/atomic"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -16,22 +16,72 @@ import (
 // answers once it has stored the message.
 type door struct {
 	prefix string // of the subjects
-	// denied is 1 more than the number of reconnects of the connection on which the server refused a publish to the door.
-	denied atomic.Uint64
+	deaf   bool   // the connection's inboxes are none to which instances answer
+
+	mu sync.Mutex
+	// Of the connection since its last reconnect: subjects that the server refuses, and by the first token of topics
+	// whether an instance has answered (true) or the server refused one (false).
+	reconnects uint64
+	refused    map[string]bool
+	first      map[string]bool
 }
 
-// errDenied: the server refuses publishes to the door on this connection. Nothing was sent.
-var errDenied = errors.New("tarry: the server refuses publishes to the direct door")
+var (
+	// errDenied: the server refuses publishes to the door, on this connection and for this subject. Nothing was sent.
+	errDenied = errors.New("tarry: the server refuses publishes to the direct door")
+	// errDeaf: no answer reaches this connection. Nothing was sent.
+	errDeaf = errors.New("tarry: instances do not answer to inboxes outside _INBOX; the intake stream needs no answer " +
+		"of theirs")
+)
 
-// deniedAfter is how long a push waits before it asks whether the server refused it: nobody answers a refused publish,
-// and only the server's error, which precedes its next PONG, says why.
-const deniedAfter = 50 * time.Millisecond
+const (
+	// deniedAfter is how long a push waits before it asks whether the server refused it: nobody answers a refused
+	// publish, and only the server's error, which precedes its next PONG, says why.
+	deniedAfter = 50 * time.Millisecond
+	maxDenied   = 1000 // subjects that are remembered
+)
+
+// closed reports whether the server refused this subject before, or one with its first token where it let none pass: a
+// producer from before the door existed learns that once, and one with rights on some subjects loses none of them.
+func (d *door) closed(nc *nats.Conn, subject string) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.renew(nc)
+	passes, known := d.first[d.token(subject)]
+	return d.refused[subject] || known && !passes
+}
+
+// learn remembers whether the server let a publish pass.
+func (d *door) learn(nc *nats.Conn, subject string, passes bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.renew(nc)
+	token := d.token(subject)
+	if d.first[token] = passes || d.first[token]; !passes {
+		d.refused[subject] = true
+	}
+}
+
+// renew forgets what was learned before a reconnect: rights may have changed.
+func (d *door) renew(nc *nats.Conn) {
+	if n := nc.Stats().Reconnects + 1; n != d.reconnects || len(d.refused)+len(d.first) > maxDenied {
+		d.reconnects, d.refused, d.first = n, map[string]bool{}, map[string]bool{}
+	}
+}
+
+func (d *door) token(subject string) string {
+	token, _, _ := strings.Cut(subject[len(d.prefix):], ".")
+	return token
+}
 
 // knock pushes through the door. Each attempt carries the same Nats-Msg-Id, by which an instance recognizes that a push
 // is stored already. They end a minute after the first, while instances still know it. Once an attempt may have been
-// stored, no error says otherwise.
+// stored, every error but a refusal by tarry itself says so.
 func (c *Client) knock(ctx context.Context, out *outgoing) (Stored, error) {
 	m := &nats.Msg{Subject: c.door.prefix + out.push.Topic, Header: out.msg.Header, Data: out.msg.Data}
+	if c.door.deaf {
+		return Stored{}, errDeaf
+	}
 	for start, sent := time.Now(), false; ; {
 		s, err := c.attemptAtDoor(ctx, m)
 		var refused *Error
@@ -44,20 +94,23 @@ func (c *Client) knock(ctx context.Context, out *outgoing) (Stored, error) {
 			}
 		case errors.As(err, &refused), isTimeout(err):
 			sent = true
-		case !sent || !isNoResponders(err):
+		case !sent:
 			return Stored{}, err
 		}
-		waited := errors.Is(err, context.DeadlineExceeded)
-		if ctx.Err() != nil || time.Since(start) > resendWithin || !waited && !pause(ctx) {
-			return Stored{}, fmt.Errorf("%w (Nats-Msg-Id %s)", unknown(err), out.msg.Header.Get(nats.MsgIdHdr))
+		// What is sent without a link waits for it, and would arrive when the call is forgotten.
+		for again := false; !again || !c.nc.IsConnected(); again = true {
+			late := time.Since(start) > resendWithin || time.Now().Round(0).Sub(start.Round(0)) > resendWithin
+			waited := !again && errors.Is(err, context.DeadlineExceeded)
+			if ctx.Err() != nil || late || c.nc.IsClosed() || !waited && !pause(ctx) {
+				return Stored{}, fmt.Errorf("%w (Nats-Msg-Id %s)", unknown(err), out.msg.Header.Get(nats.MsgIdHdr))
+			}
 		}
 	}
 }
 
 // attemptAtDoor sends one request and waits for the answer for a limited time.
 func (c *Client) attemptAtDoor(ctx context.Context, m *nats.Msg) (Stored, error) {
-	reconnects := func() uint64 { return c.nc.Stats().Reconnects + 1 }
-	if denied := c.door.denied.Load(); denied > 0 && denied == reconnects() {
+	if c.door.closed(c.nc, m.Subject) {
 		return Stored{}, errDenied
 	}
 	limited, cancel := context.WithTimeout(ctx, c.ackWait)
@@ -65,9 +118,8 @@ func (c *Client) attemptAtDoor(ctx context.Context, m *nats.Msg) (Stored, error)
 	limited, end := context.WithCancelCause(limited)
 	defer end(nil)
 	watch := time.AfterFunc(deniedAfter, func() {
-		now := reconnects()
-		if c.nc.FlushWithContext(limited) == nil && c.door.refused(c.nc.LastError()) {
-			c.door.denied.Store(now)
+		if c.nc.FlushWithContext(limited) == nil && isRefusal(c.nc.LastError(), m.Subject) {
+			c.door.learn(c.nc, m.Subject, false)
 			end(errDenied)
 		}
 	})
@@ -79,6 +131,7 @@ func (c *Client) attemptAtDoor(ctx context.Context, m *nats.Msg) (Stored, error)
 		}
 		return Stored{}, err
 	}
+	c.door.learn(c.nc, m.Subject, true)
 	var a struct {
 		pushAnswer
 		Word string `json:"error"`
@@ -90,10 +143,10 @@ func (c *Client) attemptAtDoor(ctx context.Context, m *nats.Msg) (Stored, error)
 	return o.Stored, o.Err
 }
 
-// refused reports whether an error of the connection is the refusal of a publish to the door.
-func (d *door) refused(err error) bool {
+// isRefusal reports whether an error of the connection is the refusal of a publish to this very subject.
+func isRefusal(err error, subject string) bool {
 	return errors.Is(err, nats.ErrPermissionViolation) &&
-		strings.Contains(strings.ToLower(err.Error()), `publish to "`+strings.ToLower(d.prefix))
+		strings.Contains(strings.ToLower(err.Error()), `publish to "`+strings.ToLower(subject)+`"`)
 }
 
 // later reports whether an instance answered that it wrote nothing and that the push may come again.
@@ -121,5 +174,6 @@ func elsewhere(err error) bool {
 		return false
 	}
 	var refused *Error
-	return isNoResponders(err) || errors.Is(err, errDenied) || errors.As(err, &refused) && later(refused)
+	return isNoResponders(err) || errors.Is(err, errDenied) || errors.Is(err, errDeaf) ||
+		errors.As(err, &refused) && later(refused)
 }

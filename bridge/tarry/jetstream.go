@@ -56,10 +56,15 @@ func (j *JetStream) PublishMsg(ctx context.Context, m *nats.Msg,
 	if err != nil {
 		return nil, err
 	}
-	if s.ack == nil { // by request
-		return &jetstream.PubAck{Duplicate: s.Duplicate}, nil
+	return s.pubAck(), nil
+}
+
+// pubAck is the PubAck of a push; by request it has neither stream nor sequence.
+func (s Stored) pubAck() *jetstream.PubAck {
+	if s.ack != nil {
+		return s.ack
 	}
-	return s.ack, nil
+	return &jetstream.PubAck{Duplicate: s.Duplicate}
 }
 
 // PublishMsgAsync publishes a message and returns the future of its PubAck.
@@ -77,9 +82,7 @@ func (j *JetStream) PublishMsgAsync(m *nats.Msg, opts ...jetstream.PublishOpt) (
 	if route == ByStream {
 		return j.JetStream.PublishMsgAsync(out.msg)
 	}
-	f, err := start(j.calls, j.client, out, func(s Stored) *jetstream.PubAck {
-		return &jetstream.PubAck{Duplicate: s.Duplicate}
-	})
+	f, err := start(j.calls, j.client, out, Stored.pubAck)
 	if err != nil {
 		return nil, err
 	}

@@ -55,10 +55,12 @@ func (j *JetStreamContext) PublishMsg(m *nats.Msg, opts ...nats.PubOpt) (*nats.P
 	if err != nil {
 		return nil, err
 	}
-	if s.ack == nil { // by request
-		return &nats.PubAck{Duplicate: s.Duplicate}, nil
-	}
-	return &nats.PubAck{Stream: s.Stream, Sequence: s.Sequence, Duplicate: s.Duplicate, Domain: s.ack.Domain}, nil
+	return s.legacyAck(), nil
+}
+
+func (s Stored) legacyAck() *nats.PubAck {
+	ack := s.pubAck()
+	return &nats.PubAck{Stream: ack.Stream, Sequence: ack.Sequence, Duplicate: ack.Duplicate, Domain: ack.Domain}
 }
 
 // PublishMsgAsync publishes a message and returns the future of its PubAck.
@@ -76,7 +78,7 @@ func (j *JetStreamContext) PublishMsgAsync(m *nats.Msg, opts ...nats.PubOpt) (na
 	if route == ByStream {
 		return j.JetStreamContext.PublishMsgAsync(out.msg)
 	}
-	f, err := start(j.calls, j.client, out, func(s Stored) *nats.PubAck { return &nats.PubAck{Duplicate: s.Duplicate} })
+	f, err := start(j.calls, j.client, out, Stored.legacyAck)
 	if err != nil {
 		return nil, err
 	}

@@ -305,38 +305,113 @@ func TestDoor_GivesUpAfterItsTime(t *testing.T) {
 	}
 }
 
-// A producer from before the door existed may publish to delayed.> alone. That costs it a moment once a connection.
+// A producer from before the door existed may publish to delayed.> alone: that costs it a moment once. One that may use
+// the door for some subjects keeps it for those, and a repeat never goes to the stream.
 func TestDoor_IsLeftWhereTheServerRefusesIt(t *testing.T) {
 	t.Parallel()
 	server := newServer(t, `jetstream { store_dir: "`+t.TempDir()+`" }
 		authorization { users = [
 			{ user: all, password: p },
 			{ user: old, password: p, permissions {
-				publish: ["delayed.>", "$JS.API.STREAM.NAMES"], subscribe: "_INBOX.>" } } ] }`)
+				publish: ["delayed.>", "$JS.API.STREAM.NAMES"], subscribe: "_INBOX.>" } },
+			{ user: some, password: p, permissions {
+				publish: ["tarry.default.push.orders.>", "delayed.>", "$JS.API.STREAM.NAMES"], subscribe: "_INBOX.>" } } ] }`)
 	nc := connect(t, server.url, nats.UserInfo("all", "p"))
 	held := intake(t, nc)
-	in := newInstance(t, nc, always(kept))
-	old := connect(t, server.url, nats.UserInfo("old", "p"),
-		nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
-	client := wrap(t, old, WithAckWait(5*time.Second), WithTimeout(10*time.Second)).Tarry()
+	in := newInstance(t, nc, func(int, string) string {
+		time.Sleep(2 * deniedAfter) // so that every push asks whether it was refused
+		return kept
+	})
+	as := func(user string, opts ...Option) *Client {
+		nc := connect(t, server.url, nats.UserInfo(user, "p"),
+			nats.ErrorHandler(func(*nats.Conn, *nats.Subscription, error) {}))
+		return wrap(t, nc, append(opts, WithAckWait(5*time.Second), WithTimeout(10*time.Second))...).Tarry()
+	}
+	old := as("old")
 	var took [3]time.Duration
 	for i := range took {
 		before := time.Now()
-		s, err := client.Push(t.Context(), message("orders", "", "Tarry-Delay", "1s"))
+		s, err := old.Push(t.Context(), message(fmt.Sprint("orders.", i), "", "Tarry-Delay", "1s"))
 		if err != nil || s.Route != ByStream {
 			t.Fatalf("got %+v, %v", s, err)
 		}
 		took[i] = time.Since(before)
 	}
-	if took[0] > client.ackWait || len(in.all()) > 0 || len(stored(t, held)) != len(took) {
+	if took[0] > old.ackWait || len(in.all()) > 0 || len(stored(t, held)) != len(took) || took[0] < deniedAfter ||
+		took[1] > deniedAfter {
 		t.Errorf("it took %v; %d requests, %d in the stream", took, len(in.all()), len(stored(t, held)))
 	}
-	if client.door.denied.Load() != 1 {
-		t.Error("it does not remember that the server refuses")
-	}
-	if _, err := wrap(t, old, WithRoute(ByRequest)).Tarry().Push(t.Context(),
+	if _, err := as("old", WithRoute(ByRequest)).Push(t.Context(),
 		message("orders", "", "Tarry-Delay", "1s")); !errors.Is(err, errDenied) {
 		t.Errorf("the door alone: %v", err)
+	}
+	some := as("some")
+	var pushes sync.WaitGroup
+	for range 4 {
+		for topic, route := range map[string]Route{"orders.x": ByRequest, "payments.x": ByStream} {
+			pushes.Go(func() {
+				s, err := some.Push(t.Context(), message(topic, "", "Tarry-Delay", "1s"))
+				if err != nil || s.Route != route {
+					t.Errorf("%s: got %+v, %v", topic, s, err)
+				}
+			})
+		}
+		pushes.Wait()
+	}
+	if n := len(stored(t, held)); n != len(took)+4 {
+		t.Errorf("%d are in the stream", n)
+	}
+}
+
+// A connection to whose inboxes instances do not answer pushes to the stream at once, and so does what may repeat a
+// publish to the stream, which alone knows its Nats-Msg-Id.
+func TestDoor_IsLeftForWhatItCannotAnswer(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	held := intake(t, nc)
+	in := newInstance(t, nc, always(kept))
+	for name, c := range map[string]struct {
+		nc    *nats.Conn
+		m     *nats.Msg
+		route Route
+	}{
+		"an inbox of its own": {more(nats.CustomInboxPrefix("_INBOX_joe")), message("orders", "x", "Tarry-Delay", "1s"),
+			ByStream},
+		"an inbox below the usual": {more(nats.CustomInboxPrefix("_INBOX.joe")), message("orders", "x", "Tarry-Delay", "1s"),
+			ByRequest},
+		"a repeat": {nc, message("delayed.orders", "x", "Tarry-Delay", "1s", "Nats-Msg-Id", "once"), ByStream},
+		"a repeat with a name": {nc, message("delayed.orders", "x", "Tarry-Delay", "1s", "Nats-Msg-Id", "again",
+			"Tarry-Id", "order-1"), ByRequest},
+		"a status and a body": {nc, message("orders", "x", "Tarry-Delay", "1s", "Status", "shipped"), ByRequest},
+	} {
+		if s, err := wrap(t, c.nc).Tarry().Push(t.Context(), c.m); err != nil || s.Route != c.route {
+			t.Errorf("%s: got %+v, %v", name, s, err)
+		}
+	}
+	if n := len(stored(t, held)); n != 2 || len(in.all()) != 3 {
+		t.Errorf("%d are in the stream, %d were requests", n, len(in.all()))
+	}
+}
+
+// Once an attempt may have been stored, what ends the next one is no answer.
+func TestDoor_SaysThatTheOutcomeIsUnknown(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	held := intake(t, nc)
+	asked := make(chan struct{}, 9)
+	newInstance(t, nc, func(int, string) string { asked <- struct{}{}; return "" })
+	own := more()
+	failed := make(chan error, 1)
+	go func() {
+		_, err := wrap(t, own, WithAckWait(200*time.Millisecond)).Tarry().Push(t.Context(),
+			message("orders", "", "Tarry-Delay", "1s"))
+		failed <- err
+	}()
+	<-asked
+	<-asked
+	own.Close()
+	if err := <-failed; !errors.Is(err, ErrOutcomeUnknown) || len(stored(t, held)) > 0 {
+		t.Errorf("got %v; %d are in the stream", err, len(stored(t, held)))
 	}
 }
 

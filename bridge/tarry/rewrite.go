@@ -16,6 +16,8 @@ import (
 type outgoing struct {
 	push wire.Push
 	msg  *nats.Msg // on the intake subject, with a Nats-Msg-Id of its own
+	// again: it may repeat an earlier publish to the stream, and has no name by which that is recognized elsewhere.
+	again bool
 }
 
 // rewrite checks a tagged message by the daemon's rules and builds the message for the intake. The caller's message and
@@ -60,12 +62,13 @@ func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 	if err := p.CheckSize(len(m.Data), c.nc.MaxPayload()); err != nil {
 		return nil, refusal(err)
 	}
+	again := before && msgID != "" && p.ID == ""
 	if !before || msgID == "" {
 		msgID = group(time.Now()) + "." + fresh()
 	}
 	subject, header := wire.Encode(p, c.prefix)
 	header[wire.HeaderMsgID] = []string{msgID}
-	return &outgoing{push: p, msg: &nats.Msg{Subject: subject, Header: header, Data: m.Data}}, nil
+	return &outgoing{push: p, msg: &nats.Msg{Subject: subject, Header: header, Data: m.Data}, again: again}, nil
 }
 
 // group returns what precedes the dot in the Nats-Msg-Id of a call: calls of the same moment share it, and instances
