@@ -87,6 +87,11 @@ func TestAccept_UsesNoNameTwiceWhileTheStoreIsFilled(t *testing.T) {
 		if a := try(r, other); !errors.Is(a.Err, scheduler.ErrDuplicateID) || a.UID != first.UID {
 			t.Errorf("other content: %+v", a)
 		}
+		retry := push
+		retry.Attempt = 2 // a consumer has had it: its delivery is not in the journal yet
+		if a := try(r, retry); !errors.Is(a.Err, scheduler.ErrUnavailable) {
+			t.Errorf("a consumer's retry: %+v", a)
+		}
 		j.err = errors.New("no answer")
 		if a := try(r, push); !errors.Is(a.Err, scheduler.ErrUnavailable) {
 			t.Errorf("without the journal: %+v", a)

@@ -274,6 +274,9 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 			a.known = until
 		}
 		n.enqueue(a)
+	case result.First.UID != a.message.UID && !result.First.State.Ended() && a.message.Attempt > result.First.Attempt:
+		// A consumer has had a message that the store does not have yet. The journal may lack its delivery.
+		n.s.queues.fail(a.queued, errFilling)
 	default: // the timeline has forgotten it, or would by the time that the push is stored
 		n.s.queues.release(a.queued)
 		a.done(answer(a.message, result))
