@@ -272,8 +272,11 @@ func TestDoor_IsRepeatedOrLeft(t *testing.T) {
 					held = intake(t, nc)
 				}
 				in := newInstance(t, nc, c.say)
-				s, err := wrap(t, nc, WithAckWait(200*time.Millisecond)).Tarry().Push(t.Context(),
-					message("orders", "", "Tarry-Delay", "1s"))
+				wait := 4 * time.Second // longer than a slow machine takes to answer
+				if strings.HasPrefix(name, "no answer") {
+					wait = time.Second
+				}
+				s, err := wrap(t, nc, WithAckWait(wait)).Tarry().Push(t.Context(), message("orders", "", "Tarry-Delay", "1s"))
 				if !errors.Is(err, want) {
 					t.Errorf("got %v, want %v", err, want)
 				}
@@ -299,7 +302,7 @@ func TestDoor_GivesUpAfterItsTime(t *testing.T) {
 	in := newInstance(t, nc, always(""))
 	_, err := wrap(t, nc, WithAckWait(100*time.Millisecond), WithTimeout(time.Second)).Tarry().Push(t.Context(),
 		message("orders", "", "Tarry-Delay", "1s"))
-	if !errors.Is(err, ErrOutcomeUnknown) || !strings.Contains(err.Error(), in.called()[0]) || len(in.all()) < 5 ||
+	if !errors.Is(err, ErrOutcomeUnknown) || !strings.Contains(err.Error(), in.called()[0]) || len(in.all()) < 2 ||
 		len(stored(t, held)) > 0 {
 		t.Errorf("got %v after %d requests; %d are in the stream", err, len(in.all()), len(stored(t, held)))
 	}
@@ -338,7 +341,7 @@ func TestDoor_IsLeftWhereTheServerRefusesIt(t *testing.T) {
 		took[i] = time.Since(before)
 	}
 	if took[0] > old.ackWait || len(in.all()) > 0 || len(stored(t, held)) != len(took) || took[0] < deniedAfter ||
-		took[1] > deniedAfter {
+		!old.door.closed(old.nc, "tarry.default.push.orders.9") || old.door.closed(old.nc, "tarry.default.push.mail") {
 		t.Errorf("it took %v; %d requests, %d in the stream", took, len(in.all()), len(stored(t, held)))
 	}
 	if _, err := as("old", WithRoute(ByRequest)).Push(t.Context(),
