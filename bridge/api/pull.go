@@ -87,6 +87,8 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 }
 
 // handOut answers a request with what a poll gets, and returns what was written whole, as far as this side can tell.
+// It gives back what it could not write whole. A client that reads its answer and closes the connection looks like one
+// that has gone: what it got stays leased, and it may settle that.
 func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.Poll,
 	write func([]scheduler.PulledMessage) error) ([]scheduler.PulledMessage, error) {
 	ctx, stop := s.unhurried(w, r)
@@ -97,9 +99,13 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.
 	if err != nil {
 		return nil, err
 	}
-	err = write(found)
-	if err == nil && control.Flush() == nil && r.Context().Err() == nil {
-		return found, nil
+	if r.Context().Err() == nil {
+		if err = write(found); err == nil && control.Flush() == nil {
+			if r.Context().Err() == nil {
+				return found, nil
+			}
+			return nil, nil
+		}
 	}
 	if poll.Attempt == 0 {
 		s.cfg.Service.GiveBack(r.Context(), found)

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"errors"
 	"net/http/httptest"
 	"strings"
@@ -16,17 +17,31 @@ type gone struct{ *httptest.ResponseRecorder }
 
 func (gone) FlushError() error { return errors.New("broken pipe") }
 
+// quick is the connection of a client that closes it once it has read its answer.
+type quick struct {
+	*httptest.ResponseRecorder
+	close func()
+}
+
+func (q quick) FlushError() error {
+	q.close()
+	return nil
+}
+
 // What cannot be written to a consumer is given back at once, unless it may ask for it again.
 func TestPull_GivesBackWhatItCannotWrite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
-		body  string
-		fails bool
-		gave  int64
+		body string
+		with string // its connection
+		gave int64
 	}{
-		"it reads":               {`{}`, false, 0},
-		"it has gone":            {`{}`, true, 1},
-		"it may repeat the poll": {`{"attempt":"a"}`, true, 0},
+		"it reads":                   {`{}`, "", 0},
+		"it has gone":                {`{}`, "gone", 1},
+		"it went before":             {`{}`, "closed", 1},
+		"it reads, and closes":       {`{}`, "quick", 0},
+		"it may repeat the poll":     {`{"attempt":"a"}`, "gone", 0},
+		"it went, and may repeat it": {`{"attempt":"a"}`, "closed", 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -34,10 +49,19 @@ func TestPull_GivesBackWhatItCannotWrite(t *testing.T) {
 			p := pullers{gave: new(atomic.Int64), found: []scheduler.PulledMessage{{
 				LeasedMessage: scheduler.LeasedMessage{Message: &one.Message, Until: later}, Nonce: 1}}}
 			w := httptest.NewRecorder()
-			r := httptest.NewRequestWithContext(t.Context(), "POST", "/v1/topics/a/pull", strings.NewReader(c.body))
-			if d := open(t, with(service{pullers: p})); c.fails {
+			ctx, leave := context.WithCancel(t.Context())
+			defer leave()
+			r := httptest.NewRequestWithContext(ctx, "POST", "/v1/topics/a/pull", strings.NewReader(c.body))
+			d := open(t, with(service{pullers: p}))
+			switch c.with {
+			case "gone":
 				d.ServeHTTP(gone{w}, r)
-			} else {
+			case "quick":
+				d.ServeHTTP(quick{w, leave}, r)
+			case "closed":
+				leave()
+				fallthrough
+			default:
 				d.ServeHTTP(w, r)
 			}
 			if w.Code != 200 || p.gave.Load() != c.gave {

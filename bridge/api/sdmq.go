@@ -215,8 +215,9 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		return p.err
 	}
 	poll := scheduler.Poll{Topic: topic, Max: 1, Bytes: wire.PullBytes, Wait: wait, Lease: 2 * s.cfg.Timeout}
+	var taken []scheduler.PulledMessage
 	kept, err := s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
-		if len(found) == 0 {
+		if taken = found; len(found) == 0 {
 			w.WriteHeader(http.StatusNoContent)
 			return nil
 		}
@@ -230,6 +231,9 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		}
 		return s.respondValue(w, http.StatusOK, job)
 	})
+	if len(kept) == 0 { // its client may have gone, and cannot settle what it got
+		s.cfg.Service.GiveBack(r.Context(), taken)
+	}
 	for _, m := range kept {
 		ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), s.cfg.Timeout)
 		_, errs := s.cfg.Service.Settle(ctx, []scheduler.Settlement{{Verb: scheduler.Ack,
