@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -50,10 +51,10 @@ func (r *RequeueResult) Effect(bucket message.Bucket, dead message.UID) (made Ef
 	return made
 }
 
-// change makes one change in the bucket of a uid and returns once the journal holds it, as far as the mode promises. If
+// change makes one change in a bucket and returns once the journal holds it, as far as the mode promises. If
 // a reply is lost, change repeats the call, since every such call may be sent twice with the effect of once. An error
 // that Is ErrUnavailable changed nothing.
-func (s *Scheduler) change(ctx context.Context, uid message.UID,
+func (s *Scheduler) change(ctx context.Context, bucket message.Bucket,
 	call func(ctx context.Context, bucket message.Bucket, now message.Milli) (Effect, error)) (as changed, err error) {
 	if err := s.cfg.Admit(); err != nil {
 		return as, err
@@ -63,7 +64,6 @@ func (s *Scheduler) change(ctx context.Context, uid message.UID,
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	bucket := uid.Bucket(s.cfg.Timeline.Buckets())
 	made, err := call(ctx, bucket, s.cfg.Clock.Milli())
 	if errors.Is(err, ErrOutcomeUnknown) {
 		as.again = true
@@ -79,6 +79,16 @@ func (s *Scheduler) change(ctx context.Context, uid message.UID,
 		s.Hasten(bucket, made.Earlier)
 	}
 	return as, err
+}
+
+// of returns the bucket of a uid.
+func (s *Scheduler) of(uid message.UID) message.Bucket { return uid.Bucket(s.cfg.Timeline.Buckets()) }
+
+// inOneStep reports whether the message of a reference may be changed without a look-up before: the store finds it by
+// its exact name, and the change can be made now.
+func (s *Scheduler) inOneStep(ref *Ref) (message.Bucket, bool) {
+	return message.BucketOf(cmp.Or(ref.Key, ref.ID), s.cfg.Timeline.Buckets()),
+		ref.UID == "" && ref.Exact() && ref.Viewer.Sees(ref.Topic) && s.cfg.Journal.Ready() == nil
 }
 
 // changed says how a change was made.

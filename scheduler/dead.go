@@ -108,7 +108,7 @@ func (s *Scheduler) requeue(ctx context.Context, info *message.Info, m *message.
 		result, err = s.cfg.Timeline.Requeue(ctx, info.UID, m, now)
 		return result.Effect(bucket, info.UID), err
 	}
-	if _, err := s.change(ctx, m.UID, requeue); err != nil {
+	if _, err := s.change(ctx, s.of(m.UID), requeue); err != nil {
 		return a, fmt.Errorf("requeue %s: %w", info.UID, err)
 	}
 	switch result.Code {
@@ -191,7 +191,7 @@ func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
 		}
 		return Effect{Changes: []Recorded{{info.UID, info.Version + 1, bucket, number}}}, err
 	}
-	_, err := s.change(ctx, info.UID, purge)
+	_, err := s.change(ctx, s.of(info.UID), purge)
 	return err
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -22,7 +23,37 @@ const amendTries = 8
 // the last live one. If e.Version is set, the message must have that version. If not, changes made by others in the
 // meantime are kept in every field that e does not set.
 func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResult, error) {
-	var result AmendResult
+	result, err := s.moveNamed(ctx, ref, &e)
+	if err == nil && result.Code != AmendDone {
+		result, err = s.reschedule(ctx, ref, e)
+	}
+	if err != nil {
+		return AmendResult{}, fmt.Errorf("reschedule: %w", err)
+	}
+	s.metrics.amends.WithLabelValues(result.Code.String()).Inc()
+	return result, nil
+}
+
+// moveNamed makes an edit of nothing but the due time in one step, or answers AmendUnknown if it takes more.
+func (s *Scheduler) moveNamed(ctx context.Context, ref Ref, e *Edit) (result AmendResult, err error) {
+	bucket, can := s.inOneStep(&ref)
+	if !can || !e.HasAt && !e.HasDelay || e.HasPriority || e.HasHeaders || e.HasBody || e.Version > 0 || e.Run {
+		return AmendResult{}, nil
+	}
+	a, err := s.edited(&message.Info{Message: message.Message{Due: math.MinInt64}}, e)
+	if err != nil {
+		return AmendResult{}, nil // the look-up has a word first
+	}
+	as, err := s.change(ctx, bucket,
+		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
+			result, err = s.cfg.Timeline.AmendNamed(ctx, ref, a, now)
+			return result.Effect(bucket), err
+		})
+	result.Info.Bare = as.bare
+	return result, err
+}
+
+func (s *Scheduler) reschedule(ctx context.Context, ref Ref, e Edit) (result AmendResult, err error) {
 	for range amendTries {
 		info, err := s.Resolve(ctx, ref)
 		if errors.Is(err, ErrUnknownID) {
@@ -31,7 +62,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 			break
 		}
 		if err != nil {
-			return AmendResult{}, fmt.Errorf("reschedule: %w", err)
+			return AmendResult{}, err
 		}
 		if e.Version > 0 && info.Version != e.Version && info.Version != e.Version+1 {
 			result = AmendResult{Code: AmendVersion, Info: info}
@@ -41,7 +72,7 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 			break
 		}
 		if result, err = s.amend(ctx, &info, &e); err != nil {
-			return AmendResult{}, fmt.Errorf("reschedule %s: %w", info.UID, err)
+			return AmendResult{}, fmt.Errorf("%s: %w", info.UID, err)
 		}
 		result.Info.IntakeUnknown = info.IntakeUnknown
 		if result.Code != AmendVersion || e.Version > 0 {
@@ -49,7 +80,6 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 		}
 		ref = Ref{UID: info.UID} // the same message again, whatever the name means by now
 	}
-	s.metrics.amends.WithLabelValues(result.Code.String()).Inc()
 	return result, nil
 }
 
@@ -60,7 +90,7 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 		return AmendResult{}, err
 	}
 	var result AmendResult
-	as, err := s.change(ctx, a.UID,
+	as, err := s.change(ctx, s.of(a.UID),
 		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
 			result, err = s.cfg.Timeline.Amend(ctx, a, now)
 			return result.Effect(bucket), err

@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -48,6 +49,67 @@ func TestReschedule_MovesAndEditsInPlace(t *testing.T) {
 			t.Errorf("after delivery: %s of a message that is %s", over.Code, over.Info.State)
 		}
 		_ = stop(rig.ErrStop)
+	})
+}
+
+// steps counts the look-ups, and loses the reply of the next move by name if lose is set.
+type steps struct {
+	scheduler.Timeline
+	finds int
+	lose  bool
+}
+
+func (s *steps) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
+	s.finds++
+	return s.Timeline.Find(ctx, ref)
+}
+
+func (s *steps) AmendNamed(ctx context.Context, ref scheduler.Ref, a scheduler.Amend,
+	now message.Milli) (scheduler.AmendResult, error) {
+	result, err := s.Timeline.AmendNamed(ctx, ref, a, now)
+	if s.lose {
+		s.lose, result, err = false, scheduler.AmendResult{}, scheduler.ErrOutcomeUnknown
+	}
+	return result, err
+}
+
+func TestReschedule_TakesOneStepByAnExactName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &steps{}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		a := r.Push(scheduler.Push{ID: "a", Topic: "orders", Delay: time.Hour})
+		ref := scheduler.Ref{ID: "a", Topic: "orders", Keyed: true}
+		store.finds = 0
+		for i, c := range []struct {
+			edit   scheduler.Edit
+			lose   bool
+			looked bool
+		}{
+			{edit: scheduler.Edit{Delay: time.Minute, HasDelay: true}},
+			{edit: scheduler.Edit{At: message.CeilMilli(time.Now().Add(2 * time.Minute)), HasAt: true}},
+			{edit: scheduler.Edit{Delay: 3 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true}, looked: true},
+			{edit: scheduler.Edit{Delay: 4 * time.Minute, HasDelay: true}, lose: true, looked: true},
+		} {
+			store.lose = c.lose
+			got, err := r.S.Reschedule(t.Context(), ref, c.edit)
+			due := time.Duration(i+1) * time.Minute
+			if err != nil || got.Code != scheduler.AmendDone || got.Info.UID != a.UID ||
+				got.Info.Due.Time().Sub(time.Now()).Round(time.Second) != due {
+				t.Errorf("edit %d: %s of %s, due %s, %v", i, got.Code, got.Info.UID, got.Info.Due.Time(), err)
+			}
+			if looked := store.finds > 0; looked != c.looked {
+				t.Errorf("edit %d: %d look-ups", i, store.finds)
+			}
+			store.finds = 0
+		}
+		hidden := ref
+		hidden.Viewer = &scheduler.Viewer{Topics: []string{"mail.>"}}
+		for _, other := range []scheduler.Ref{hidden, {ID: "b", Topic: "orders", Keyed: true}} {
+			got, err := r.S.Reschedule(t.Context(), other, scheduler.Edit{Delay: time.Minute, HasDelay: true})
+			if err != nil || got.Code != scheduler.AmendUnknown {
+				t.Errorf("%+v: %s, %v", other, got.Code, err)
+			}
+		}
 	})
 }
 

@@ -78,7 +78,7 @@ func (s *Scheduler) Reject(ctx context.Context, r *Rejected) error {
 	record := func(ctx context.Context, _ message.Bucket, now message.Milli) (Effect, error) {
 		return s.cfg.Timeline.Reject(ctx, r, now)
 	}
-	if _, err := s.change(ctx, r.UID, record); err != nil {
+	if _, err := s.change(ctx, s.of(r.UID), record); err != nil {
 		return fmt.Errorf("record a reject: %w", err)
 	}
 	return nil
@@ -151,6 +151,20 @@ const maxLives = 16
 
 // cancelLife ends the messages that a reference leads to directly.
 func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, error) {
+	if bucket, can := s.inOneStep(&ref); can {
+		var result CancelResult
+		_, err := s.change(ctx, bucket,
+			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
+				result, err = s.cfg.Timeline.CancelNamed(ctx, ref, now)
+				return result.Effect(bucket), err
+			})
+		if err != nil {
+			return CancelResult{}, fmt.Errorf("cancel %q: %w", ref.ID, err)
+		}
+		if result.Code == CancelDone {
+			return result, nil
+		}
+	}
 	found, err := s.find(ctx, ref, forChange)
 	if err != nil {
 		return CancelResult{}, err
@@ -199,7 +213,7 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 		if a.State.Ended() && a.State != message.StateCanceled && i < len(all)-1 {
 			continue // its end was known when the next attempt came, or has become known since
 		}
-		_, err := s.change(ctx, a.UID,
+		_, err := s.change(ctx, s.of(a.UID),
 			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
 				result, err = s.cfg.Timeline.Cancel(ctx, a.UID, now)
 				return result.Effect(bucket), err

@@ -135,6 +135,15 @@ type lostCancel struct {
 
 func (s *lostCancel) Cancel(ctx context.Context, uid message.UID,
 	now message.Milli) (scheduler.CancelResult, error) {
+	return s.reply(func() (scheduler.CancelResult, error) { return s.Timeline.Cancel(ctx, uid, now) })
+}
+
+func (s *lostCancel) CancelNamed(ctx context.Context, ref scheduler.Ref,
+	now message.Milli) (scheduler.CancelResult, error) {
+	return s.reply(func() (scheduler.CancelResult, error) { return s.Timeline.CancelNamed(ctx, ref, now) })
+}
+
+func (s *lostCancel) reply(cancel func() (scheduler.CancelResult, error)) (scheduler.CancelResult, error) {
 	s.calls++
 	if s.calls > s.lost && s.then != nil {
 		return scheduler.CancelResult{}, s.then
@@ -142,7 +151,7 @@ func (s *lostCancel) Cancel(ctx context.Context, uid message.UID,
 	if s.calls <= s.lost && !s.happens {
 		return scheduler.CancelResult{}, fmt.Errorf("%w: no reply", scheduler.ErrOutcomeUnknown)
 	}
-	result, err := s.Timeline.Cancel(ctx, uid, now)
+	result, err := cancel()
 	if err == nil && s.calls <= s.lost {
 		return scheduler.CancelResult{}, fmt.Errorf("%w: no reply", scheduler.ErrOutcomeUnknown)
 	}
@@ -159,6 +168,14 @@ func TestCancel_AsksAgainWhereTheReplyIsLost(t *testing.T) {
 				c, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: a.UID})
 				if err != nil || c.Code != scheduler.CancelDone || c.Info.Version != 2 || store.calls != 2 {
 					t.Errorf("cancel: %s, version %d, %v after %d calls", c.Code, c.Info.Version, err, store.calls)
+				}
+				// By its exact name, too: what the second reply does not know is looked up.
+				store.calls = 0
+				a = r.Push(scheduler.Push{ID: "order-1", Topic: "orders", Delay: time.Hour})
+				ref := scheduler.Ref{ID: "order-1", Topic: "orders", Keyed: true}
+				c, err = r.S.Cancel(t.Context(), ref)
+				if err != nil || c.Code != scheduler.CancelDone || c.Info.UID != a.UID || c.Info.Version != 2 {
+					t.Errorf("cancel by name: %s of %s, version %d, %v", c.Code, c.Info.UID, c.Info.Version, err)
 				}
 				// What is unknown after the first stays so when the second certainly did nothing.
 				store.calls, store.then = 0, scheduler.ErrUnavailable

@@ -12,6 +12,11 @@ import (
 type Steering interface {
 	// Cancel ends the waiting message with this uid, or reports why it cannot.
 	Cancel(ctx context.Context, uid message.UID, now message.Milli) (CancelResult, error)
+	// CancelNamed and AmendNamed do so in one step for the message of an exact name, AmendNamed with its due time alone.
+	// They act only if the name has one attempt, which waits, was certainly not delivered and is not due at that time yet.
+	// Else they answer that it is unknown, and the caller looks it up.
+	CancelNamed(ctx context.Context, ref Ref, now message.Milli) (CancelResult, error)
+	AmendNamed(ctx context.Context, ref Ref, a Amend, now message.Milli) (AmendResult, error)
 	// Bury leaves a tombstone for ref's id on ref's topic, which must be set: in the bucket of its key if the key is
 	// set, else in every bucket. A push of that id stored in the intake stream at or before sequence, and stamped no
 	// more than two seconds after now, is accepted as canceled. If a message under that name has appeared meanwhile,

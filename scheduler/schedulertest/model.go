@@ -65,6 +65,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"bury":  m.bury,
 		"find":  m.find,
 		"amend": m.amend, "amend more": m.amend,
+		"named": m.named, "named more": m.named,
 		"requeue": m.requeue, "purge": m.purge,
 		"browse": m.browse,
 		"pause":  m.pause, "resume": m.resume,

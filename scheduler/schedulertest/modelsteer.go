@@ -117,6 +117,48 @@ func (m *model) amend(t *rapid.T) {
 	}
 }
 
+// named cancels or moves in one step the message of a name, which may be that of several or of none.
+func (m *model) named(t *rapid.T) {
+	m.T = t
+	x := m.someone(t, message.StateWaiting)
+	ref := scheduler.Ref{ID: x.ID, Topic: x.Topic, Key: x.Key, Keyed: true}
+	if x.ID == "" {
+		t.Skip("it has no name")
+	}
+	a := scheduler.Amend{Due: m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "due")) * time.Millisecond),
+		Reason: "rescheduled: due"}
+	found, err := m.ref.Find(m.ctx, ref)
+	if err != nil {
+		m.Fatalf("find %+v: %v", ref, err)
+	}
+	sole := len(found) == 1 && found[0].State == message.StateWaiting && !found[0].Mark.Uncertain
+	if sole && rapid.IntRange(0, 3).Draw(t, "as it is") == 0 {
+		a.Due = found[0].Due
+	}
+	bucket := x.UID.Bucket(m.o.Buckets)
+	what, want, do := fmt.Sprintf("move %+v to %d", ref, a.Due-Start), sole && found[0].Due != a.Due,
+		func(tl scheduler.Timeline) string {
+			r, err := tl.AmendNamed(m.ctx, ref, a, m.now)
+			m.heard(tl, bucket, false, r.Earlier...)
+			return fmt.Sprintf("%s: head %d;%s%s", r.Code, headOf(r.Earlier), brief(r.Info), short(err))
+		}
+	if rapid.Bool().Draw(t, "cancel") {
+		what, want, do = fmt.Sprintf("cancel %+v", ref), sole, func(tl scheduler.Timeline) string {
+			r, err := tl.CancelNamed(m.ctx, ref, m.now)
+			m.heard(tl, bucket, false, r.Effect(bucket).Earlier...)
+			return fmt.Sprintf("%s: %s%s", r.Code, brief(r.Info), short(err))
+		}
+	}
+	m.step(what, do, true, func(first, second string) (goesOn bool, wrong string) {
+		if strings.HasPrefix(first, "unknown_id:") == want {
+			return false, fmt.Sprintf("want it done: %t", want)
+		} else if !strings.HasPrefix(second, "unknown_id:") {
+			return false, "want nothing the second time"
+		}
+		return false, ""
+	})
+}
+
 // requeue requeues a dead message.
 func (m *model) requeue(t *rapid.T) {
 	m.T = t

@@ -187,9 +187,20 @@ func (t *Timeline) reach(ref scheduler.Ref) (from, to message.Bucket) {
 // Cancel ends the waiting message with this uid, or reports why it cannot.
 func (t *Timeline) Cancel(ctx context.Context, uid message.UID,
 	now message.Milli) (result scheduler.CancelResult, err error) {
-	err = t.in(ctx, uid.Bucket(t.Buckets()), func(b *bucket) error {
+	return t.cancel(ctx, uid.Bucket(t.Buckets()), now, func(b *bucket) *entry { return b.entries[uid] })
+}
+
+// CancelNamed does so by an exact name.
+func (t *Timeline) CancelNamed(ctx context.Context, ref scheduler.Ref,
+	now message.Milli) (result scheduler.CancelResult, err error) {
+	return t.cancel(ctx, t.nameBucket(ref.ID, ref.Key), now, func(b *bucket) *entry { return b.sole(ref) })
+}
+
+func (t *Timeline) cancel(ctx context.Context, n message.Bucket, now message.Milli,
+	find func(b *bucket) *entry) (result scheduler.CancelResult, err error) {
+	err = t.in(ctx, n, func(b *bucket) error {
 		result.Number = b.cert.Number
-		if e := b.entries[uid]; e != nil {
+		if e := find(b); e != nil {
 			result.Code = b.cancel(e, now)
 			result.Info = b.info(e)
 		}

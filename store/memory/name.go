@@ -45,6 +45,15 @@ func (b *bucket) last(n name) *entry {
 	return nil
 }
 
+// sole returns the one attempt under an exact name if it waits and was certainly not delivered, or nil.
+func (b *bucket) sole(ref scheduler.Ref) *entry {
+	e := b.last(name{ref.ID, ref.Topic, ref.Key})
+	if e == nil || e.next != nil || e.state != message.StateWaiting || b.uncertain(e) {
+		return nil
+	}
+	return e
+}
+
 // entry returns the record of a name and creates it if there is none.
 func (b *bucket) entry(n name) *called {
 	c := b.names[n]

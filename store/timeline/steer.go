@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
+	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -12,11 +13,22 @@ import (
 
 // Cancel ends the waiting message with this uid.
 func (t *Redis) Cancel(ctx context.Context, uid message.UID, now message.Milli) (scheduler.CancelResult, error) {
-	c := &call{bucket: uid.Bucket(t.Buckets()), script: "cancel", entry: t.context(ctx, 0, now),
-		args: []any{string(uid), int64(now)}}
+	return t.cancel(ctx, uid.Bucket(t.Buckets()), now, string(uid))
+}
+
+// CancelNamed does so by an exact name.
+func (t *Redis) CancelNamed(ctx context.Context, ref scheduler.Ref, now message.Milli) (scheduler.CancelResult,
+	error) {
+	return t.cancel(ctx, t.bucketsOf(ref)[0], now, "", ref.ID, ref.Topic, ref.Key)
+}
+
+func (t *Redis) cancel(ctx context.Context, bucket message.Bucket, now message.Milli, which ...any) (
+	scheduler.CancelResult, error) {
+	c := &call{bucket: bucket, script: "cancel", entry: t.context(ctx, 0, now),
+		args: slices.Insert(which, 1, any(int64(now)))}
 	a := t.run(ctx, c)
 	code := scheduler.CancelCode(a.code("code", int(scheduler.CancelEnded)))
-	packed, mark, entry := a.text("record"), a.text("mark"), a.text("entry")
+	packed, mark, entry, uid := a.text("record"), a.text("mark"), a.text("entry"), message.UID(a.text("uid"))
 	if err := a.done(); err != nil {
 		return scheduler.CancelResult{}, err
 	}
@@ -58,7 +70,6 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 
 // Amend changes the waiting message with this uid.
 func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli) (scheduler.AmendResult, error) {
-	bucket := a.UID.Bucket(t.Buckets())
 	var content []byte
 	if a.Message != nil {
 		packed, err := pack(nil, a.Message)
@@ -67,28 +78,40 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 		}
 		content = packed[binary.BigEndian.Uint16(packed[11:]):]
 	}
+	return t.amend(ctx, a.UID.Bucket(t.Buckets()), &a, content, now, string(a.UID), text(a.Version),
+		binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)))
+}
+
+// AmendNamed changes when the message of an exact name is due.
+func (t *Redis) AmendNamed(ctx context.Context, ref scheduler.Ref, a scheduler.Amend, now message.Milli) (
+	scheduler.AmendResult, error) {
+	return t.amend(ctx, t.bucketsOf(ref)[0], &a, nil, now, "", "", binary.BigEndian.AppendUint64(nil, uint64(a.Due)),
+		ref.ID, ref.Topic, ref.Key)
+}
+
+// amend runs the script for the message that its first three arguments select; more are a name.
+func (t *Redis) amend(ctx context.Context, bucket message.Bucket, a *scheduler.Amend, content []byte,
+	now message.Milli, which ...any) (scheduler.AmendResult, error) {
 	reason := a.Reason[:min(len(a.Reason), maxText-2)] // leaves room for a kind without another message
 	c := &call{bucket: bucket, script: "amend", entry: t.context(ctx, 0, now),
-		args: []any{string(a.UID), text(a.Version),
-			binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)),
-			packCause(message.KindPlain, "", reason, false), content, t.limit()}}
+		args: slices.Insert(which, 3, any(packCause(message.KindPlain, "", reason, false)), any(content), any(t.limit()))}
 	f := t.run(ctx, c)
 	result := scheduler.AmendResult{Code: scheduler.AmendCode(f.code("code", int(scheduler.AmendVersion))),
 		Number: c.number}
 	packed, mark := f.text("record"), f.text("mark")
 	result.Earlier = f.earlier()
-	entry := f.text("entry")
+	entry, uid := f.text("entry"), message.UID(f.text("uid"))
 	if packed != "" {
 		var err error
-		result.Info, err = unpackInfo(a.UID, packed, result.Code == scheduler.AmendInFlight, mark)
+		result.Info, err = unpackInfo(uid, packed, result.Code == scheduler.AmendInFlight, mark)
 		f.fail("record", err)
 	}
 	i := &result.Info
-	change := record.Change{UID: a.UID, Version: i.Version, State: message.StateWaiting, Due: i.Due,
+	change := record.Change{UID: uid, Version: i.Version, State: message.StateWaiting, Due: i.Due,
 		Refusals: i.Mark.Refusals, Reason: reason}
 	if a.Message != nil && entry != "" {
 		var err error
-		change.Message, err = unpack(a.UID, packed+string(content))
+		change.Message, err = unpack(uid, packed+string(content))
 		f.fail("record", err)
 	}
 	if err := f.done(); err != nil {

@@ -415,6 +415,16 @@ local function past(entries, visit)
   for at = from and from + 1 or 1, from and #entries or 0, 18 do visit(string.sub(entries, at, at + 17)) end
 end
 
+-- sole returns the uid and record of the one attempt that a name has, if that waits and was certainly not delivered.
+local function sole(id, on, key)
+  local entries = redis.call('HGET', NAME, field(id, on, key))
+  if not entries or #entries > 18 and string.sub(entries, 19, 19) ~= '/' then return '' end
+  local uid = string.sub(entries, 1, 18)
+  local record = redis.call('HGET', MSG, uid)
+  if not sound(record) or not live(record) or holder(uid, record) or uncertain(marked(uid, record)) then return '' end
+  return uid, record
+end
+
 -- joined returns a name's value from the uids of its attempts and of its past attempts.
 local function joined(uids, before)
   return before == '' and uids or uids .. '/' .. before
