@@ -43,6 +43,7 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 			return refuse(err)
 		}
 	}
+	m.Judge = s.cfg.NamesKeep > 0 && (p.ID != "" || p.UID != "")
 	q := &queued{message: m, done: func(a Accepted) {
 		s.observe(&a)
 		done(a)

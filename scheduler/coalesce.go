@@ -414,7 +414,7 @@ func (b *adding) answer(ctx context.Context, results []AddResult) error {
 			b.again = append(b.again, q)
 		case results[i].Code == AddFilling:
 			q.repeat = q.repeat || b.repeat
-			b.s.names.filling(q, b.bucket)
+			b.s.names.filling(q, b.bucket, results[i].Number)
 		case waits:
 			waiting, places, changes = append(waiting, q), append(places, i), append(changes, change)
 		default:

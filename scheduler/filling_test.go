@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"testing/synctest"
@@ -10,6 +11,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
 // "pay 50" replaces "pay 100", which the journal has and the store, after it was lost, does not have yet.
@@ -55,6 +57,63 @@ func TestAccept_LetsNoPushReplaceWhatIsRestoredLater(t *testing.T) {
 		schedulertest.Certify(t, r.Store.(record.Recoverable))
 		if a := push("other"); a.Err != nil {
 			t.Errorf("once the store is whole: %+v", a)
+		}
+	})
+}
+
+// lossy is a store that is lost, and filled again, when the first pushes are sent to it.
+type lossy struct {
+	scheduler.Timeline
+	lost func()
+}
+
+func (s *lossy) Add(ctx context.Context, bucket message.Bucket, batch []*message.Message,
+	now message.Milli) ([]scheduler.AddResult, []scheduler.Earlier, error) {
+	if lost := s.lost; lost != nil {
+		s.lost = nil
+		lost()
+		return nil, nil, scheduler.ErrUnavailable
+	}
+	return s.Timeline.Add(ctx, bucket, batch, now)
+}
+
+// The journal learned of the message after it was asked about this push, and the store has lost it since.
+func TestAccept_AsksTheJournalAgainOnceTheStoreWasLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &lossy{}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		j := &memoryOfNames{}
+		r.Journal, r.Names, r.Sure = j, 7*24*time.Hour, true
+		r.S = r.Scheduler()
+		r.Serve(r.S)
+		push := scheduler.Push{ID: "pay-1", Delay: time.Hour, Body: []byte("x")}
+		first := message.Info{State: message.StateWaiting, Version: 1, Message: message.Message{UID: "t-000000000000000b",
+			ID: "pay-1", Topic: "orders", Due: r.Clock.Milli().Add(time.Hour), Attempt: 1, Digest: digest(r, push)}}
+		store.lost = func() {
+			schedulertest.CertifyAs(t, store.Timeline.(record.Recoverable), true)
+			j.known = []message.Info{first}
+		}
+		if a := try(r, push); a.Err != nil || !a.Duplicate || a.UID != first.UID {
+			t.Errorf("under its name: %+v", a)
+		}
+		// Its user rescheduled it: it must not come when its push had said.
+		uid, err := message.IntakeUID(9, r.Clock.Now(), "", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := message.Info{State: message.StateWaiting, Version: 2, Message: message.Message{UID: uid, Topic: "orders",
+			Due: r.Clock.Milli().Add(time.Hour), Attempt: 1}}
+		j.known = []message.Info{later}
+		again := scheduler.Push{UID: uid, Stored: 9, Delay: time.Second, Body: []byte("x")}
+		if a := try(r, again); a.Err != nil || !a.Duplicate || a.UID != uid {
+			t.Errorf("by its uid: %+v", a)
+		}
+		if found, err := r.Store.Find(t.Context(), scheduler.Ref{UID: uid}); err != nil || len(found) > 0 {
+			t.Errorf("the store has %v, %v", found, err)
+		}
+		j.known = nil
+		if a := try(r, again); a.Err != nil || a.Duplicate || a.UID != uid {
+			t.Errorf("what the journal does not know: %+v", a)
 		}
 	})
 }

@@ -136,8 +136,9 @@ const (
 	// AddUnreadable: the push's uid or name leads to a damaged record. First is that record and has only a uid. Nothing
 	// was changed, and Refused lists it.
 	AddUnreadable
-	// AddFilling: the push merges, nothing living has its name here, and the bucket is being filled: the message that it
-	// belongs to may be missing yet. Nothing was changed. Of a push that is Judged this is not asked.
+	// AddFilling: nothing has the push's name or uid here (nothing living, if it merges), and the bucket is being filled:
+	// the message that it belongs to may be missing yet. Nothing was changed. The answer to a push that is Judged under the
+	// certification of the answer is another.
 	AddFilling
 	// AddCalls: the bucket already keeps as many calls as it may. Nothing was changed.
 	AddCalls

@@ -43,12 +43,15 @@ type asked struct {
 	bucket message.Bucket
 	// stale: the uid is so old that the timeline may have forgotten the message that it belongs to.
 	stale bool
-	// filling: the timeline may miss the message that a merging push belongs to.
-	filling bool
+	// filling is the certification under which the timeline may miss the message that the push belongs to, or 0.
+	filling uint64
 }
 
+// merges reports whether the push may merge into another message.
+func (a *asked) merges() bool { return a.message.Merge != message.MergeReject }
+
 // asks reports whether the push needs an answer from the journal.
-func (a *asked) asks() bool { return a.stale || a.filling || a.message.Merge == message.MergeReject }
+func (a *asked) asks() bool { return a.stale || a.filling > 0 || !a.merges() }
 
 const (
 	// lookers is how many look-ups run at once. lookCount is how many pushes one look-up takes.
@@ -96,18 +99,18 @@ func (n *names) again(a *asked) {
 	}
 }
 
-// filling asks the journal about a push that merges into nothing while its bucket is filled.
-func (n *names) filling(q *queued, bucket message.Bucket) {
+// filling asks the journal about a push that meets nothing while its bucket is filled under a certification.
+func (n *names) filling(q *queued, bucket message.Bucket, number uint64) {
 	if n.s.cfg.NamesKeep == 0 {
 		n.s.queues.fail(q, errFilling)
 		return
 	}
-	n.again(&asked{queued: q, bucket: bucket, filling: true})
+	n.again(&asked{queued: q, bucket: bucket, filling: number})
 }
 
 // errFilling means that a push may belong to a message that the bucket does not have yet.
 var errFilling = fmt.Errorf("%w: the store is being filled from the journal, and may lack the message that this push "+
-	"merges into", ErrUnavailable)
+	"belongs to", ErrUnavailable)
 
 // queue queues an admitted push. A push that it refuses no longer counts.
 func (n *names) queue(a *asked) error {
@@ -175,14 +178,14 @@ func (n *names) look(batch []*asked) {
 		switch {
 		case !a.asks():
 			n.enqueue(a)
-		case err != nil && a.filling:
+		case err != nil && a.filling > 0 && (n.s.cfg.NamesSure || a.merges()):
 			n.s.queues.fail(a.queued, errFilling)
 		case err != nil && (n.s.cfg.NamesSure || a.stale && a.message.Stored == 0):
 			n.s.queues.fail(a.queued,
 				fmt.Errorf("%w: the journal does not know whether the name was used", ErrUnavailable))
 		case err != nil:
 			n.s.metrics.unjudged.Inc()
-			a.unjudged = true
+			a.unjudged, a.message.Judged = true, a.filling
 			n.enqueue(a)
 		default:
 			n.decide(a, remembered[next])
@@ -207,7 +210,7 @@ func (n *names) ask(batch []*asked) ([][]message.Info, error) {
 	messages := make([]*message.Message, len(batch))
 	for i, a := range batch {
 		messages[i] = a.message
-		if !a.stale && !a.filling { // the timeline knows its uid, if anybody does
+		if !a.stale && a.filling == 0 { // the timeline knows its uid, if anybody does
 			m := *a.message
 			m.UID = ""
 			messages[i] = &m
@@ -237,20 +240,25 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 		return i.UID != a.message.UID && !i.State.Kept() && i.EndedAt < since
 	})
 	result, repeated := judged(a.message, remembered)
-	if !repeated && a.stale && a.message.Stored == 0 && a.message.Merge != message.MergeReject {
+	if !repeated && a.stale && a.message.Stored == 0 && a.merges() {
 		// The push may have been merged into another message; the journal has no record of that under this uid.
 		n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not know it, and what merged is remembered for %s",
 			ErrStaleUID, n.s.cfg.EndedKeep))
 		return
 	}
-	if !repeated && a.filling {
+	if !repeated {
+		a.message.Judged = a.filling
+	}
+	if !repeated && a.filling > 0 && a.merges() {
 		living := slices.IndexFunc(remembered, func(i message.Info) bool { return !i.State.Ended() })
 		// A push that comes again may have merged before: neither the journal nor a store that is filled knows that.
 		if !a.fresh || living >= 0 && (a.restored || n.restore(remembered[living].UID) != nil) {
 			n.s.queues.fail(a.queued, errFilling)
 			return
 		}
-		a.message.Judged, a.restored = living < 0, living >= 0
+		if a.restored = living >= 0; a.restored {
+			a.message.Judged = 0
+		}
 	}
 	if !repeated {
 		n.enqueue(a)

@@ -69,8 +69,11 @@ type Message struct {
 	// that decide the bucket where nothing else does, then a digest. It is empty where no repeat can be recognized, and
 	// not persisted with the message.
 	Call string
-	// Judged: the journal has no living message of the name either. It is not persisted.
-	Judged bool
+	// Judge: the store may lack the message that the push repeats while it is filled, and the journal must be asked then.
+	// Of a push that merges this is so in any case. Judged is the certification under which it was asked and had no such
+	// message, or 0. Both are not persisted.
+	Judge  bool
+	Judged uint64
 	// Merge and MaxWait say how a push merges. They are not persisted.
 	Merge   Merge
 	MaxWait time.Duration

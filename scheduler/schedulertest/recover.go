@@ -380,24 +380,40 @@ var recoverPromises = []promise{
 		t.certify(record.Certification{})
 		t.wantUIDs(t.claim(), []*message.Message{m})
 	}},
-	{name: "what merges while the store is filled waits for the journal", tune: oneBucket, check: func(t *trial) {
-		t.certify(record.Certification{Filling: true})
-		for n, how := range mergeModes {
-			m := push(n, how, Keyed(fmt.Sprint(n)), Stored(uint64(n+1)))
-			for range 2 {
-				if r := t.add(m)[0]; r.Code != scheduler.AddFilling {
-					t.Fatalf("add: %s of %s", addWord(r.Code), describe(r.First))
+	{name: "what may repeat another while the store is filled waits for the journal", tune: oneBucket,
+		check: func(t *trial) {
+			number := t.certify(record.Certification{Filling: true})
+			waits := func(m *message.Message) {
+				t.Helper()
+				for range 2 {
+					if r := t.add(m)[0]; r.Code != scheduler.AddFilling || r.Number != number {
+						t.Fatalf("add: %s of %s under %d", addWord(r.Code), describe(r.First), r.Number)
+					}
+					t.gone(m.UID)
 				}
-				t.gone(m.UID)
 			}
-			m.Judged = true
-			first := t.one(m)
-			t.merged(push(10+n, message.MergeKeep, Keyed(fmt.Sprint(n)), Stored(20)),
-				live(first, message.StateWaiting, changed(1)))
-		}
-		reject := t.one(Message(20, Named("order-2")))
-		t.merged(Message(21, Named("order-2"), Merging(message.MergeKeep)), live(reject, message.StateWaiting, changed(1)))
-	}},
+			for n, how := range mergeModes {
+				m := push(n, how, Keyed(fmt.Sprint(n)), Stored(uint64(n+1)))
+				waits(m)
+				m.Judged = number
+				first := t.one(m)
+				t.merged(push(10+n, message.MergeKeep, Keyed(fmt.Sprint(n)), Stored(20)),
+					live(first, message.StateWaiting, changed(1)))
+			}
+			for n, with := range [][]With{nil, {Named("order-3")}} {
+				m := Message(30+n, with...)
+				m.Judge = true
+				waits(m)
+				m.Judged = number - 1 // before the store was lost once more
+				waits(m)
+				m.Judged = number
+				first := t.one(m)
+				m.Judged = 0
+				t.refused(m, scheduler.AddDuplicate, first, message.StateWaiting)
+			}
+			reject := t.one(Message(20, Named("order-2")))
+			t.merged(Message(21, Named("order-2"), Merging(message.MergeKeep)), live(reject, message.StateWaiting, changed(1)))
+		}},
 	{name: "a certification under a lower term or number is refused", check: func(t *trial) {
 		t.term = 5
 		t.certify(record.Certification{})
@@ -441,7 +457,7 @@ func (t *trial) wantReclaimed(r record.Recovering, bucket message.Bucket, want i
 }
 
 // certify certifies bucket 0 anew.
-func (t *trial) certify(c record.Certification) {
+func (t *trial) certify(c record.Certification) (number uint64) {
 	t.Helper()
 	r := t.tl.(record.Recoverable)
 	standings, err := r.Standings(t.Context())
@@ -449,4 +465,5 @@ func (t *trial) certify(c record.Certification) {
 	c.Number, c.Run = standings[0].Number+1, standings[0].Now
 	t.must("begin", t.tl.Begin(t.Context(), 0, t.term))
 	t.must("certify", r.Recovering(standings, t.term, 0).Certify(t.Context(), 0, t.term, c))
+	return c.Number
 }

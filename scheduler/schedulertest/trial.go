@@ -391,7 +391,7 @@ func describe(i message.Info) string {
 // live returns the info of a message that waits or is in flight.
 func live(m *message.Message, state message.State, mark message.Mark) message.Info {
 	i := message.Info{Message: *m, State: state, Version: 1 + uint64(mark.Changes)}
-	i.Stored, i.Since, i.StoredAt, i.Judged, i.Call = 0, 0, 0, false, ""
+	i.Stored, i.Since, i.StoredAt, i.Judge, i.Judged, i.Call = 0, 0, 0, false, 0, ""
 	i.Merge, i.MaxWait, i.Mark = message.MergeReject, 0, mark
 	return i
 }

@@ -76,16 +76,23 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 	}
 	var first *entry
 	covered := b.graves.covers(given)
+	unjudged := b.cert.Filling && given.Judged != b.cert.Number && (given.Judge || given.Merge != message.MergeReject)
+	filling := scheduler.AddResult{Code: scheduler.AddFilling,
+		First: message.Info{Message: message.Message{UID: given.UID}}, Number: b.cert.Number}
+	if given.ID == "" && unjudged {
+		return filling
+	}
 	if given.ID != "" {
 		first = b.last(nameOf(given))
 		code := scheduler.Added
 		switch {
 		case given.Merge == message.MergeReject && first != nil:
 			code = b.meet(first, given)
+		case given.Merge == message.MergeReject && unjudged:
+			return filling
 		case given.Merge != message.MergeReject && !covered: // a canceled push changes nothing
-			if first = living(first); first == nil && b.cert.Filling && !given.Judged {
-				return scheduler.AddResult{Code: scheduler.AddFilling,
-					First: message.Info{Message: message.Message{UID: given.UID}}}
+			if first = living(first); first == nil && unjudged {
+				return filling
 			}
 			code = b.merge(first, given, now)
 		}
@@ -125,7 +132,7 @@ func (b *bucket) accept(given *message.Message) *entry {
 // kept returns the part of a given message that the timeline keeps.
 func kept(given *message.Message) message.Message {
 	m := *given
-	m.Stored, m.Since, m.StoredAt, m.Judged, m.By, m.Call = 0, 0, 0, false, "", ""
+	m.Stored, m.Since, m.StoredAt, m.Judge, m.Judged, m.By, m.Call = 0, 0, 0, false, 0, "", ""
 	m.Merge, m.MaxWait, m.Mark = message.MergeReject, 0, message.Mark{}
 	m.Claim, m.ClaimedAt = 0, 0
 	return m

@@ -126,7 +126,8 @@ func (j *Journal) write(c *record.Change) {
 		r.Message.Mark, r.Message.Due = mark, due
 		r.Message.Stored, r.Message.Claim, r.Message.ClaimedAt = 0, 0, 0
 		r.Message.Merge, r.Message.MaxWait = message.MergeReject, 0
-		r.Message.Since, r.Message.StoredAt, r.Message.Judged, r.Message.By, r.Message.Call = 0, 0, false, "", ""
+		r.Message.Since, r.Message.StoredAt, r.Message.By, r.Message.Call = 0, 0, "", ""
+		r.Message.Judge, r.Message.Judged = false, 0
 		r.Content = c.Version
 	}
 	if r := &row.record; c.Version > r.Version {

@@ -136,8 +136,12 @@ func mergedChanges(batch []*message.Message, pairs []string) ([]record.Change, e
 
 // nameArg returns the name of a push as the scripts read it.
 func nameArg(m *message.Message) string {
-	if m.ID == "" {
+	merges := m.Merge != message.MergeReject
+	switch {
+	case m.ID == "" && !m.Judge:
 		return ""
+	case m.ID == "":
+		return "!" + text(m.Judged)
 	}
 	b := make([]byte, 0, len(m.ID)+len(m.Key)+64)
 	b = append(append(b, byte(len(m.ID))), m.ID...)
@@ -150,14 +154,14 @@ func nameArg(m *message.Message) string {
 		b = append(b, 'r')
 	case message.MergeDebounce:
 		b = append(b, 'd')
-	default:
-		return string(b)
 	}
-	b = strconv.AppendInt(b, int64(message.Milli(0).Add(max(m.MaxWait, 0))), 10)
-	b = strconv.AppendInt(append(b, ':'), int64(m.Since), 10)
-	b = strconv.AppendInt(append(b, ':'), int64(m.StoredAt), 10)
-	if m.Judged {
-		b = append(b, '!')
+	if merges {
+		b = strconv.AppendInt(b, int64(message.Milli(0).Add(max(m.MaxWait, 0))), 10)
+		b = strconv.AppendInt(append(b, ':'), int64(m.Since), 10)
+		b = strconv.AppendInt(append(b, ':'), int64(m.StoredAt), 10)
+	}
+	if merges || m.Judge {
+		b = strconv.AppendUint(append(b, '!'), m.Judged, 10)
 	}
 	return string(b)
 }

@@ -3,12 +3,13 @@
 -- ARGV 1 now in ms  2 limit of the outbox in bytes  3 limit of the calls  4 how many topics;
 --      for each topic: name, how many pushes; then for each push:
 --      uid and, of a push with a call, that; score ('' of a message for pull), packed message, name
---      name is empty for a push without an id, else: a length byte and the id, a
+--      name is for a push with an id: a length byte and the id, a
 --      length byte and the key, the intake sequence in decimal (0 for a push by other means),
 --      and for a push that merges: k (keep), r (replace) or d (debounce), the
 --      longest wait of debounce in ms, 0 for none, and after a colon each the times
---      since which sequences compare and at which it was stored, 0 for unknown; and ! if the
---      journal has no living message of the name
+--      since which sequences compare and at which it was stored, 0 for unknown. Where the
+--      journal must judge the push while the bucket is filled, ! and the certification
+--      under which it did follow, 0 for none; without an id they are all, or name is empty
 -- Result: which orders begin earlier (lib.lua, hasten); the entries of the
 --      outbox, one a line; the number of fields of the outbox that follow
 --      (0 if nothing merged), and these, '' for the packed message of a push; then
@@ -264,12 +265,15 @@ for i = 1, n do
     local id, key, at, entries, last, code, sequence, mode, wait, since, stored, judged, bad
     if calls[i] and #kept_calls >= 2 * room then
       code = '8'
+    elseif #name < 22 and string.byte(name, 1) == 33 then -- a longer one has an id of 33 bytes
+      if phase == 'filling' and string.sub(name, 2) ~= number then code = '7' end
     elseif name ~= '' then
       local a = string.byte(name, 1)
       local b = string.byte(name, a + 2)
       id, key = string.sub(name, 2, a + 1), string.sub(name, a + 3, a + 2 + b)
       sequence, mode, wait, since, stored, judged =
-        string.match(name, '^(%d+)(%a?)(%d*):?(%d*):?(%d*)(!?)$', a + 3 + b)
+        string.match(name, '^(%d+)(%a?)(%d*):?(%d*):?(%d*)!?(%d*)$', a + 3 + b)
+      local unjudged = phase == 'filling' and judged ~= '' and judged ~= number
       sequence = tonumber(sequence)
       local topic = topic(packed)
       at = field(id, topic, key)
@@ -278,7 +282,7 @@ for i = 1, n do
       if bad then -- luacheck: ignore 542 (nothing can be said of it)
       elseif mode == '' then
         attempts(entries, function(u) last = u end)
-        if last then code = earlier(entries, last, packed) end
+        if last then code = earlier(entries, last, packed) elseif unjudged then code = '7' end
         if not code and buried(uid, id, topic, key, sequence) then code = '1' end
       elseif buried(uid, id, topic, key, sequence) then
         code = '1' -- a canceled push changes nothing
@@ -295,7 +299,7 @@ for i = 1, n do
           local early = older(uid, origin(last, stands(last)), tonumber(since), tonumber(stored))
           merge(uid, packed, early, mode, tonumber(mode == 'd' and wait or 0), last, entries)
           code = '4'
-        elseif phase == 'filling' and judged == '' then
+        elseif unjudged then
           code = '7'
         end
       end
