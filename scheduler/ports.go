@@ -137,8 +137,8 @@ const (
 	// was changed, and Refused lists it.
 	AddUnreadable
 	// AddFilling: nothing has the push's name or uid here (nothing living, if it merges), and the bucket is being filled:
-	// the message that it belongs to may be missing yet. Nothing was changed. The answer to a push that is Judged under the
-	// certification of the answer is another.
+	// the message that it belongs to may be missing yet. Nothing was changed. A push that is Judged under that
+	// certification never gets this answer.
 	AddFilling
 	// AddCalls: the bucket already keeps as many calls as it may. Nothing was changed.
 	AddCalls

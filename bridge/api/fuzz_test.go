@@ -129,7 +129,7 @@ func FuzzJournalRoutes(f *testing.F) {
 			good := true
 			switch q := asked.(type) {
 			case record.RecordQuery:
-				good = q.Limit >= 2 && q.Limit <= 1001 && !q.Whole &&
+				good = q.Limit >= 2 && q.Limit <= 1001 && !q.Places &&
 					(q.AfterUID == "" || message.IsUID(string(q.AfterUID)))
 			case record.ForecastQuery:
 				good = q.Step >= 1000 && q.Until >= q.From && (q.Until-q.From)/q.Step <= 10_000 &&

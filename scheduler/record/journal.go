@@ -145,14 +145,13 @@ type RecordQuery struct {
 	// AfterDue and AfterUID are the place of the last record of the page before.
 	AfterDue message.Milli
 	AfterUID message.UID
-	// Limit bounds the number of records, and Bytes the sum of their bodies and headers; 0 is no bound. At least one
-	// record is returned, however large.
-	Limit, Bytes int
+	// Limit bounds the number of records.
+	Limit int
 	// Latest selects the records that come last in that order instead of those that come first. AfterDue and AfterUID
 	// are then ignored.
 	Latest bool
-	// Whole requests headers and bodies too.
-	Whole bool
+	// Places requests UID and Due alone.
+	Places bool
 }
 
 // ChangeQuery asks for changes in the order of time, uid and version.

@@ -34,8 +34,13 @@ func contentsOf(t *testing.T, dsn string) (c contents) {
 			t.Fatal(err)
 		}
 	}
-	var err error
-	c.records, err = s.List(t.Context(), record.RecordQuery{Whole: true, Limit: 1 << 20})
+	list, err := s.List(t.Context(), record.RecordQuery{Limit: 1 << 20})
+	must(err)
+	uids := make([]message.UID, len(list))
+	for i := range list {
+		uids[i] = list[i].UID
+	}
+	c.records, err = s.Records(t.Context(), uids)
 	must(err)
 	c.history = map[message.UID][]record.Change{}
 	for i, r := range c.records {

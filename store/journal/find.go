@@ -5,6 +5,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,16 +14,17 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
-// brief are the columns of a record without headers and body; whole are all of them.
+// brief are the columns of a record without headers and body. whole adds these of records that have no more bytes than
+// its two arguments say.
 const (
 	brief = "uid, topic, id, `key`, priority, ttl, attempt, digest, pull, lease, content, due, state, " +
 		"uncertain, refusals, changed, ended, " +
 		"COALESCE(kind, 0), COALESCE(other, ''), COALESCE(who, ''), reason, version"
-	whole = brief + ", headers, body"
+	whole = brief + ", size, CASE WHEN size <= ? THEN headers END, CASE WHEN size <= ? THEN body END"
 )
 
-// scanRecord reads a row of brief or whole columns.
-func scanRecord(row scanner, all bool) (r record.Record, err error) {
+// scanRecord reads a row of brief columns, or whole ones if more is where the size goes.
+func scanRecord(row scanner, more ...any) (r record.Record, err error) {
 	var ttl, lease, pull, content, version int64
 	var digest, headers []byte
 	var ended sql.NullInt64
@@ -30,8 +32,8 @@ func scanRecord(row scanner, all bool) (r record.Record, err error) {
 		&content, &r.Due, &r.State,
 		&r.Mark.Uncertain, &r.Mark.Refusals,
 		&r.ChangedAt, &ended, &r.Kind, &r.Other, &r.ChangedBy, &r.Reason, &version}
-	if all {
-		into = append(into, &headers, &r.Body)
+	if len(more) > 0 {
+		into = append(into, append(more, &headers, &r.Body)...)
 	}
 	if err := row.Scan(into...); err != nil {
 		return r, fmt.Errorf("read a message: %w", err)
@@ -91,31 +93,62 @@ func (s *SQL) Bare(ctx context.Context, uids []message.UID) (map[message.UID][]u
 
 // Records returns the known messages, whole, in the order of their uids.
 func (s *SQL) Records(ctx context.Context, uids []message.UID) ([]record.Record, error) {
-	found, err := records(ctx, s.read, uids, true)
+	return s.Load(ctx, uids, math.MaxInt)
+}
+
+// Load returns as many of the known messages as have bytes together, and one at least. One select reads the sizes and
+// the contents of all that do not exceed their share, so that it is usually the only one.
+func (s *SQL) Load(ctx context.Context, uids []message.UID, bytes int) ([]record.Record, error) {
+	found, sum, share := make([]record.Record, 0, len(uids)), 0, max(bytes/chunk, 1)
+	var large []message.UID
+	err := inChunks(uids, func(list string, args []any) error {
+		if sum > bytes {
+			return nil
+		}
+		return each(ctx, s.read, "SELECT "+whole+" FROM messages WHERE uid IN "+list+" ORDER BY uid",
+			append([]any{share, share}, args...), func(row scanner) error {
+				var size int
+				r, err := scanRecord(row, &size)
+				if sum += size; err != nil || sum > bytes && len(found) > 0 {
+					return err
+				}
+				if found = append(found, r); size > share {
+					large = append(large, r.UID)
+				}
+				return nil
+			})
+	})
+	if err == nil && len(large) > 0 {
+		var rest []record.Record
+		rest, err = s.Load(ctx, large, math.MaxInt)
+		found = slices.DeleteFunc(found, func(r record.Record) bool {
+			_, is := slices.BinarySearch(large, r.UID)
+			return is
+		})
+		found = append(found, rest...)
+		slices.SortFunc(found, func(a, b record.Record) int { return cmp.Compare(a.UID, b.UID) })
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read records: %w", err)
 	}
 	return found, nil
 }
 
-func records(ctx context.Context, from queryer, uids []message.UID, all bool) ([]record.Record, error) {
+// records returns the known messages without headers and body.
+func records(ctx context.Context, from queryer, uids []message.UID) ([]record.Record, error) {
 	found := make([]record.Record, 0, len(uids))
 	err := inChunks(uids, func(list string, args []any) (err error) {
-		found, err = appendRecords(ctx, from, found, all, " WHERE uid IN "+list+" ORDER BY uid", args)
+		found, err = appendRecords(ctx, from, found, " WHERE uid IN "+list, args)
 		return err
 	})
 	return found, err
 }
 
-// appendRecords appends the rows of a select with the given clauses, from WHERE on.
-func appendRecords(ctx context.Context, from queryer, to []record.Record, all bool, clauses string,
+// appendRecords appends the rows of a select of brief columns with the given clauses, from WHERE on.
+func appendRecords(ctx context.Context, from queryer, to []record.Record, clauses string,
 	args []any) ([]record.Record, error) {
-	columns := brief
-	if all {
-		columns = whole
-	}
-	err := each(ctx, from, "SELECT "+columns+" FROM messages"+clauses, args, func(row scanner) error {
-		r, err := scanRecord(row, all)
+	err := each(ctx, from, "SELECT "+brief+" FROM messages"+clauses, args, func(row scanner) error {
+		r, err := scanRecord(row)
 		to = append(to, r)
 		return err
 	})
@@ -149,7 +182,7 @@ func (s *SQL) Find(ctx context.Context, ref scheduler.Ref, limit int) (found []r
 		w = s.andText(w, "topic", ref.Topic)
 	}
 	for from := w; ; {
-		part, err := appendRecords(ctx, s.read, nil, false, index+" WHERE "+from.clause+" ORDER BY uid DESC LIMIT ?",
+		part, err := appendRecords(ctx, s.read, nil, index+" WHERE "+from.clause+" ORDER BY uid DESC LIMIT ?",
 			append(slices.Clip(from.args), page))
 		if err != nil {
 			return nil, fmt.Errorf("find messages: %w", err)
@@ -201,7 +234,7 @@ func (s *SQL) names(ctx context.Context, pushes []*message.Message, found [][]re
 			uids = append(uids, m.UID)
 		}
 	}
-	own, err := records(ctx, s.read, uids, false)
+	own, err := records(ctx, s.read, uids)
 	if err != nil {
 		return err
 	}
@@ -245,7 +278,7 @@ func (s *SQL) byName(ctx context.Context,
 		args = append(args, name(id))
 	}
 	clauses := s.kind.index("messages_id") + " WHERE id <> '' AND id IN (" + questions(len(args)) + ") LIMIT ?"
-	rows, err := appendRecords(ctx, s.read, nil, false, clauses, append(args, namesRows+1))
+	rows, err := appendRecords(ctx, s.read, nil, clauses, append(args, namesRows+1))
 	if err != nil || len(rows) > namesRows {
 		return nil, false, err
 	}

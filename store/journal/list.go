@@ -16,7 +16,7 @@ import (
 )
 
 // A page is read in two steps: first the places of its rows from an index alone, one stretch at a time, then the rows
-// themselves by primary key. So a page costs the same wherever it lies, and no unneeded body is read.
+// themselves by primary key. So a page costs the same wherever it lies.
 
 // place is the position of a record in a list.
 type place struct {
@@ -40,10 +40,14 @@ func (s *SQL) List(ctx context.Context, q record.RecordQuery) (page []record.Rec
 		if err != nil {
 			return err
 		}
-		if places, err = cutBytes(ctx, tx, places, q.Bytes); err != nil {
-			return err
+		if q.Places {
+			page = make([]record.Record, len(places))
+			for i, p := range places {
+				page[i].UID, page[i].Due = p.uid, p.due
+			}
+			return nil
 		}
-		page, err = records(ctx, tx, uidsOf(places, placeUID), q.Whole)
+		page, err = records(ctx, tx, uidsOf(places, placeUID))
 		return err
 	})
 	if err != nil {
@@ -158,33 +162,6 @@ func (w where) places(ctx context.Context, tx *sql.Tx, from, order string, limit
 			err = row.Scan(&p.due, &p.uid)
 			return p, err
 		})
-}
-
-// cutBytes keeps as many places as fit the limit of bytes of body and headers, at least one.
-func cutBytes(ctx context.Context, tx *sql.Tx, places []place, limit int) ([]place, error) {
-	if limit <= 0 || len(places) < 2 {
-		return places, nil
-	}
-	sizes := make(map[message.UID]int, len(places))
-	err := inChunks(uidsOf(places, placeUID), func(list string, args []any) error {
-		return each(ctx, tx, "SELECT uid, size FROM messages WHERE uid IN "+list, args, func(row scanner) error {
-			var uid message.UID
-			var size int
-			err := row.Scan(&uid, &size)
-			sizes[uid] = size
-			return err
-		})
-	})
-	if err != nil {
-		return nil, err
-	}
-	sum := 0
-	for i, p := range places {
-		if sum += sizes[p.uid]; sum > limit && i > 0 {
-			return places[:i], nil
-		}
-	}
-	return places, nil
 }
 
 // Forecast counts the waiting messages by due time, in steps. It reads an index alone, except for a pattern, which no

@@ -118,8 +118,7 @@ func TestMariaDB_ReadsNoMoreThanAPageHolds(t *testing.T) {
 		"topic":              {Topic: "orders"},
 		"waiting of a topic": {Topic: "orders", States: waiting},
 		"key":                {Key: "same"},
-		"all by bytes":       {Bytes: 400},
-		"whole":              {Whole: true},
+		"all places":         {Places: true},
 		"nothing":            {States: []message.State{message.StateDead}},
 		"a bound":            {DueFrom: due, DueTo: due + 1},
 	} {

@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -52,7 +54,7 @@ func (w *restoring) one(ctx context.Context, uid message.UID) error {
 	return w.bring(ctx, records, read)
 }
 
-// all restores the messages that a request selects, and reads one page ahead.
+// all restores the messages that a request selects.
 func (w *restoring) all(ctx context.Context, req record.RestoreRequest,
 	progress func(record.RestoreReport)) error {
 	report, begun := nowAndThen(progress), time.Now()
@@ -64,6 +66,9 @@ func (w *restoring) all(ctx context.Context, req record.RestoreRequest,
 	})
 	group.Go(func() error {
 		for page := range pages {
+			page.records = slices.DeleteFunc(page.records, func(r record.Record) bool { // it was listed a moment before
+				return !stays(r.State) || wildcard(req.Topic) && !scheduler.Matches(req.Topic, r.Topic)
+			})
 			if now := w.Clock.Milli(); !req.Overdue { // nor what has become so while the page waited for its turn
 				page.records = slices.DeleteFunc(page.records, func(r record.Record) bool { return r.Due <= now })
 			}
@@ -98,12 +103,11 @@ type page struct {
 	read    message.Milli
 }
 
-// read reads the staying messages page by page.
+// read reads the staying messages page by page. Of two readers one lists a page
+// while the other loads the messages of its own.
 func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages chan<- page) error {
-	q := record.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Bytes: restoreBytes,
-		Whole: !req.DryRun}
-	pattern := wildcard(req.Topic)
-	if pattern { // no index helps: read all, page by page, and keep the matches
+	q := record.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Places: true}
+	if wildcard(req.Topic) { // no index helps: read all, page by page, and keep the matches
 		q.Topic = ""
 	}
 	if !req.Overdue {
@@ -116,7 +120,7 @@ func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages c
 	// always more messages, and the store itself has those accepted from now on. A time of acceptance cannot be the
 	// end, since no clock shows which messages were accepted before.
 	final := q
-	final.Latest, final.Limit, final.Whole = true, 1, false
+	final.Latest, final.Limit = true, 1
 	for end, err := range w.list(ctx, final) {
 		if err != nil {
 			return err
@@ -127,22 +131,53 @@ func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages c
 	if q.DueTo == 0 { // there are no staying messages
 		return nil
 	}
-	began := w.Clock.Milli()
-	for records, err := range w.list(ctx, q) {
+	var turn sync.Mutex
+	next, stop := iter.Pull2(w.list(ctx, q))
+	defer stop()
+	readers := 1 // beside traffic
+	if w.only != nil {
+		readers = 2 // nothing is delivered until all is back: a third less time
+	}
+	group, ctx := errgroup.WithContext(ctx)
+	for range readers {
+		group.Go(func() error {
+			for {
+				turn.Lock()
+				began := w.Clock.Milli()
+				places, err, more := next()
+				turn.Unlock()
+				if err != nil || !more {
+					return err
+				}
+				if err := w.load(ctx, uidsOf(places, recordUID), began, pages); err != nil {
+					return err
+				}
+			}
+		})
+	}
+	return group.Wait()
+}
+
+// load reads the messages of a page, in parts if they are large.
+func (w *restoring) load(ctx context.Context, uids []message.UID, began message.Milli, pages chan<- page) error {
+	slices.Sort(uids)
+	for len(uids) > 0 {
+		call, cancel := context.WithTimeout(ctx, w.Timeout)
+		records, err := w.Store.Load(call, uids, restoreBytes)
+		cancel()
 		if err != nil {
-			return err
+			return fmt.Errorf("read messages: %w: %w", ErrNoDatabase, err)
 		}
-		if pattern {
-			records = slices.DeleteFunc(records, func(r record.Record) bool {
-				return !scheduler.Matches(req.Topic, r.Topic)
-			})
+		if len(records) == 0 {
+			return nil
 		}
+		last := records[len(records)-1].UID
+		uids = slices.DeleteFunc(uids, func(uid message.UID) bool { return uid <= last })
 		select {
 		case pages <- page{records, began}:
 		case <-ctx.Done():
-			return nil // the reader returns the error
+			return ctx.Err()
 		}
-		began = w.Clock.Milli()
 	}
 	return nil
 }

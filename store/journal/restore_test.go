@@ -162,9 +162,9 @@ type pausedStore struct {
 	goOn    chan struct{}
 }
 
-func (s *pausedStore) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
-	page, err := s.Store.List(ctx, q)
-	if len(page) > 0 && !q.Latest {
+func (s *pausedStore) Load(ctx context.Context, uids []message.UID, bytes int) ([]record.Record, error) {
+	page, err := s.Store.Load(ctx, uids, bytes)
+	if len(page) > 0 {
 		s.once.Do(func() {
 			close(s.stopped)
 			<-s.goOn

@@ -32,6 +32,9 @@ type Store interface {
 	Bare(ctx context.Context, uids []message.UID) (map[message.UID][]uint64, error)
 	// Records returns the known messages, whole, in the order of their uids.
 	Records(ctx context.Context, uids []message.UID) ([]record.Record, error)
+	// Load returns the known messages, whole, in the order of their uids: as many as have bytes of headers and bodies
+	// together, and one at least.
+	Load(ctx context.Context, uids []message.UID, bytes int) ([]record.Record, error)
 	// Find returns up to limit messages that ref names, without headers and body, the latest accepted first.
 	Find(ctx context.Context, ref scheduler.Ref, limit int) ([]record.Record, error)
 	// Rejects returns up to limit rejected pushes that ref names and its viewer may see, the latest first.
@@ -42,7 +45,7 @@ type Store interface {
 	// History returns the last changes of a message, up to limit, by version and without content. Changes that an older
 	// tarry wrote have no due time and marks.
 	History(ctx context.Context, uid message.UID, limit int) ([]record.Change, error)
-	// List returns a page of records.
+	// List returns a page of records, without headers and body.
 	List(ctx context.Context, q record.RecordQuery) ([]record.Record, error)
 	// Changes returns a page of changes, without content.
 	Changes(ctx context.Context, q record.ChangeQuery) ([]record.Change, error)

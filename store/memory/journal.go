@@ -272,6 +272,17 @@ func (j *Journal) Records(ctx context.Context, uids []message.UID) (found []reco
 	return found, err
 }
 
+// Load returns the known messages in the order of their uids, as many as have bytes together, and one at least.
+func (j *Journal) Load(ctx context.Context, uids []message.UID, bytes int) ([]record.Record, error) {
+	found, err := j.Records(ctx, uids)
+	for i := range found {
+		if bytes -= content(&found[i]); bytes < 0 && i > 0 {
+			return found[:i], err
+		}
+	}
+	return found, err
+}
+
 // Find returns up to limit messages that ref names and that its viewer may see, the latest accepted first.
 func (j *Journal) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]record.Record, error) {
 	found, err := j.selected(ctx, func(r *record.Record) bool {
@@ -357,16 +368,9 @@ func (j *Journal) List(ctx context.Context, q record.RecordQuery) ([]record.Reco
 			(q.DueFrom == 0 || r.Due >= q.DueFrom) && (q.DueTo == 0 || r.Due <= q.DueTo) &&
 			(q.Latest || after == end{} || order(r).compare(after) > 0)
 	}, func(a, b *record.Record) int { return order(a).compare(order(b)) }, q.Limit, q.Latest)
-	bytes := 0
 	for i := range found {
-		if bytes += content(&found[i]); q.Bytes > 0 && bytes > q.Bytes && i > 0 {
-			found = found[:i]
-			break
-		}
-	}
-	if !q.Whole {
-		for i := range found {
-			found[i].Headers, found[i].Body = nil, nil
+		if found[i].Headers, found[i].Body = nil, nil; q.Places {
+			found[i] = record.Record{Info: message.Info{Message: message.Message{UID: found[i].UID, Due: found[i].Due}}}
 		}
 	}
 	return found, err

@@ -22,7 +22,7 @@ var sizePromises = []promise{
 			changes, want = append(changes, c), append(want, recorded(c))
 		}
 		t.write(changes...)
-		t.wantRecords(t.list(record.RecordQuery{Limit: 10, Whole: true}), want...)
+		t.wantRecords(t.whole(t.list(record.RecordQuery{Limit: 10})), want...)
 	}},
 	{"a batch may be of a thousand messages, and end them all", func(t *trial) {
 		var begins, ends []record.Change
@@ -34,7 +34,7 @@ var sizePromises = []promise{
 		}
 		t.write(begins...)
 		t.write(ends...)
-		t.wantRecords(t.pages(record.RecordQuery{Limit: 1000, Whole: true}), want...)
+		t.wantRecords(t.whole(t.pages(record.RecordQuery{Limit: 1000})), want...)
 		uids := make([]message.UID, len(want))
 		for i := range want {
 			uids[i] = want[i].UID

@@ -49,6 +49,23 @@ func (t *trial) list(q record.RecordQuery) []record.Record {
 	return found
 }
 
+// whole returns listed records with headers and bodies, in the order of the list.
+func (t *trial) whole(list []record.Record) []record.Record {
+	t.Helper()
+	loaded := map[message.UID]record.Record{}
+	var uids []message.UID
+	for i := range list {
+		uids = append(uids, list[i].UID)
+	}
+	for _, r := range t.records(uids...) {
+		loaded[r.UID] = r
+	}
+	for i := range list {
+		list[i] = loaded[list[i].UID]
+	}
+	return list
+}
+
 func (t *trial) changes(q record.ChangeQuery) []record.Change {
 	t.Helper()
 	found, err := t.j.Changes(t.Context(), q)

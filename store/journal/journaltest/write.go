@@ -71,7 +71,7 @@ var writePromises = []promise{
 		end := became(m, 2, message.StateCanceled, start)
 		t.write(end)
 		t.wantRecords(t.records(m.UID), recorded(end))
-		t.wantRecords(t.list(record.RecordQuery{Limit: 9, Whole: true}), recorded(end))
+		t.wantRecords(t.whole(t.list(record.RecordQuery{Limit: 9})), recorded(end))
 		t.wantUIDs(t.find(scheduler.Ref{ID: "order-1"}))
 		t.wantUIDs(t.list(record.RecordQuery{Limit: 9, Topic: m.Topic}))
 		t.write(accept(m))
