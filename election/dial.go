@@ -48,6 +48,8 @@ type dialer struct {
 	last    map[string]time.Time
 	link    *link // the last connection, or nil before the first
 	session int64 // id of the one session this dialer serves, or 0 before the first
+	granted time.Duration
+	heard   time.Time // when the server last sent something in that session
 	closing bool
 	over    bool // the session has expired
 }
@@ -127,7 +129,8 @@ func (d *dialer) connect(server string) (net.Conn, error) {
 	if err == nil {
 		err = conn.SetDeadline(deadline)
 	}
-	l := &link{Conn: conn, raw: raw, greeter: d.greeter, failed: func(err error) { d.report(&dialError{server, err}) }}
+	l := &link{Conn: conn, raw: raw, greeter: d.greeter, heard: d.hear,
+		failed: func(err error) { d.report(&dialError{server, err}) }}
 	if err == nil {
 		err = d.adopt(l)
 	}
@@ -172,9 +175,22 @@ func (d *dialer) adopt(l *link) error {
 	return nil
 }
 
-// waitTurn prevents a tight loop of dials to a server that refuses or drops every connection.
+// hear notes that the server has sent something.
+func (d *dialer) hear() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.heard = time.Now()
+}
+
+// waitTurn prevents a tight loop of dials to a server that refuses or drops every connection. It gives a session up
+// that no server has answered for S: where requests arrive and answers do not, each handshake renews the session, and
+// with it the znode of a leader that leads no more.
 func (d *dialer) waitTurn(server string) error {
 	d.mu.Lock()
+	if d.session != 0 && !d.over && time.Since(d.heard) > d.granted {
+		d.over = true
+		d.hooks.state(zk.StateExpired)
+	}
 	if d.over {
 		d.mu.Unlock()
 		return errExpired // one dialer is one session
@@ -221,7 +237,7 @@ func (d *dialer) accept(session int64, granted time.Duration) error {
 		d.hooks.state(zk.StateExpired)
 		return fmt.Errorf("%w: the server opened another one", errExpired)
 	}
-	d.session = session
+	d.session, d.granted, d.heard = session, granted, time.Now()
 	d.hooks.granted(granted)
 	return nil
 }

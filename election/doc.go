@@ -175,7 +175,9 @@
 //     the old one ends; the term fences the old one.
 //   - The leader's process: a standby wins at once by its link or, without one, when the session expires, between 2/3·S
 //     and S+T after the death.
-//   - The leader's host, or its network: the links fall silent, and a standby wins when the session expires.
+//   - The leader's host, or its network: the links fall silent, and a standby wins when the session expires. Where its
+//     requests still arrive and no answer does, through a proxy for example, each handshake renews the session: the
+//     leader stops at its deadline, gives the session up after S without an answer, and a standby wins within 2·S + T.
 //   - A leader that is unhealthy for 2·S while another member is healthy resigns. Without a healthy member it stays:
 //     nobody could do better.
 //   - Lead returns by itself: taken as "cannot lead here", and handled like a resignation.

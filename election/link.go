@@ -27,6 +27,7 @@ type link struct {
 	net.Conn
 	raw     net.Conn // the underlying TCP connection
 	greeter greeter
+	heard   func()
 	failed  func(error)
 
 	greeted atomic.Bool
@@ -91,6 +92,7 @@ func (l *link) next() error {
 	if _, err := io.ReadFull(l.in, l.packet[4:]); err != nil {
 		return err
 	}
+	l.heard()
 	clear(l.packet[zxidFrom:zxidTo])
 	return nil
 }

@@ -45,7 +45,7 @@ func pair(t *testing.T, g greeter) (*link, net.Conn, *[]error) {
 	if g.accept == nil {
 		g.accept = func(int64, time.Duration) error { return nil }
 	}
-	l := &link{Conn: ours, raw: ours, greeter: g, failed: func(err error) { failures = append(failures, err) }}
+	l := &link{Conn: ours, raw: ours, greeter: g, heard: func() {}, failed: func(err error) { failures = append(failures, err) }}
 	return l, theirs, &failures
 }
 
@@ -237,6 +237,32 @@ func TestDialer_ServesOneSessionOnly(t *testing.T) {
 	}
 }
 
+// Each handshake that arrives renews the session, though no answer comes back.
+func TestDialer_GivesUpASessionThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	var states []zk.State
+	d := newDialer(NodeConfig{Servers: []string{"a:1"}, Session: time.Second}, hooks{
+		granted: func(time.Duration) {},
+		state:   func(s zk.State) { states = append(states, s) },
+		failed:  func(error) {},
+	})
+	defer d.cut()
+	if err := d.waitTurn("a:1"); err != nil { // there is no session yet
+		t.Fatal(err)
+	}
+	if err := d.accept(5, time.Minute); err != nil {
+		t.Fatal(err)
+	}
+	d.heard = time.Now().Add(-50 * time.Second)
+	if err := d.waitTurn("a:1"); err != nil || len(states) > 0 {
+		t.Fatalf("while it may live: %v, states %v", err, states)
+	}
+	d.heard = time.Now().Add(-61 * time.Second)
+	if err := d.waitTurn("a:1"); !errors.Is(err, errExpired) || !slices.Contains(states, zk.StateExpired) {
+		t.Errorf("after it: %v, states %v", err, states)
+	}
+}
+
 func TestDialer_TakesAddressesInTurnAndResolvesEachTime(t *testing.T) {
 	t.Parallel()
 	d := newDialer(NodeConfig{Servers: []string{"zoo:2181"}, Session: time.Second}, hooks{failed: func(error) {}})
@@ -297,7 +323,7 @@ func FuzzLink(f *testing.F) {
 	f.Add(slices.Concat(connectResponse(4000, 0), answer(1, 9, 0, "x")), uint8(1))
 	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
 		conn := &scripted{Reader: bytes.NewReader(stream)}
-		l := &link{Conn: conn, raw: conn, failed: func(error) {},
+		l := &link{Conn: conn, raw: conn, heard: func() {}, failed: func(error) {},
 			greeter: greeter{accept: func(int64, time.Duration) error { return nil }}}
 		var got []byte
 		p := make([]byte, int(step)+1)

@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -107,6 +108,112 @@ func TestALeaderThatSeemsDeadIsDeposedAndWritesNothingMore(t *testing.T) {
 	seen.Judge(t, h.Leaders)
 	s.OnceStored()
 	s.OneLeader()
+}
+
+// fault is something that happens to a leader.
+type fault struct {
+	name string
+	most time.Duration // until the next leader delivers; the session takes 4 s, and ZooKeeper's tick 0.5 s
+	do   func()
+	heal func() // so that the instance is a standby again
+}
+
+// costs is the story of one fault of the leader, which start starts, beside a standby and under load.
+func costs(t *testing.T, s *site.Site, f *fault, start func() *site.Instance) {
+	s.Stream(site.StreamName, site.StreamSubject+">")
+	seen := s.Watch()
+	leader := start()
+	standby := s.Start("b")
+	h := site.NewHistory(s.Ns)
+	s.Consume(h)
+	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 26, Spread: 4 * time.Second}, Least: 1500, Rate: 200,
+		Doors: []*site.Instance{standby}}
+	l.Begin(t)
+	_, term := s.Leader(0, leader)
+	awaitLinked(s, standby)
+	site.Moment(t, h, "a delivery by the leader", site.Anything)
+	closed, began := h.Open(f.name, time.Now()), time.Now()
+	f.do()
+	s.Leader(term, standby)
+	won := s.Won(t, term)
+	first := site.Moment(t, h, "a delivery by the next leader of what fell due later", func(x site.Arrival) bool {
+		sent := h.Sent[x.Seq]
+		return sent != nil && sent.Due > began.UnixMilli() && x.At.After(won)
+	})
+	took := first.At.Sub(began)
+	t.Logf("%s: another leads after %s, and has delivered after %s", f.name, won.Sub(began), took)
+	if took > f.most {
+		t.Errorf("a leader that is %s costs %s, want at most %s", f.name, took, f.most)
+	}
+	f.heal()
+	settled(s, term, closed)
+	l.Finish(t)
+	l.Judge(t)
+	seen.Judge(t, h.Leaders)
+	s.OnceStored()
+	s.OneLeader()
+}
+
+// A leader that is told to stop is replaced at once. One that is frozen, or whose network is cut, leaves a silent link:
+// that is no evidence, and the next one leads once the session is over.
+func TestALeaderThatFallsSilentIsReplacedWhenItsSessionEnds(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"told to stop", "frozen", "cut off both ways", "reached by nothing"} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := site.New(t, site.Options{Plain: *kills > 5})
+			way, a := newNetwork(t, s), (*site.Instance)(nil)
+			f := &fault{name: name, most: 8 * time.Second}
+			f.heal = func() {
+				way.each((*lab.Proxy).Heal)
+				a.Resume()
+				stepsDown(s, a, 1)
+			}
+			switch name {
+			case "told to stop":
+				f.most, f.do = 2*time.Second, func() { a.Signal(syscall.SIGTERM) }
+				f.heal = func() {
+					a.Wait(site.Patience)
+					a.Restart()
+					s.Ready(a)
+				}
+			case "frozen":
+				f.do = func() { a.Pause() }
+			case "cut off both ways":
+				f.do = func() { way.each((*lab.Proxy).Stall) }
+			default: // its own requests arrive, and renew its session for a while
+				f.most, f.do = 12*time.Second, func() {
+					way.each((*lab.Proxy).StallReplies)
+					way.peer.Stall()
+				}
+			}
+			costs(t, s, f, func() *site.Instance { a = s.Start("a", way.settings()...); return a })
+		})
+	}
+}
+
+// network is the proxies between one instance and everything else.
+type network struct{ zk, redis, nats, peer *lab.Proxy }
+
+func newNetwork(t *testing.T, s *site.Site) *network {
+	w := &network{lab.NewProxy(t, s.Zk.Addr), lab.NewProxy(t, s.Redis.Addr),
+		lab.NewProxy(t, strings.TrimPrefix(s.Nats.URL(), "nats://")), lab.NewProxy(t, "")}
+	_, port, _ := net.SplitHostPort(w.peer.Addr)
+	w.peer.Retarget("127.0.0.2:" + port)
+	return w
+}
+
+func (w *network) settings() []string {
+	_, port, _ := net.SplitHostPort(w.peer.Addr)
+	return []string{"TARRY_ZOOKEEPER_SERVERS=" + w.zk.Addr, "TARRY_REDIS_ADDRS=" + w.redis.Addr,
+		"TARRY_NATS_URL=nats://" + w.nats.Addr, "TARRY_PEER_LISTEN=127.0.0.2:" + port,
+		"TARRY_PEER_ADVERTISE=127.0.0.1:7070"}
+}
+
+func (w *network) each(do func(*lab.Proxy)) {
+	for _, p := range []*lab.Proxy{w.zk, w.redis, w.nats, w.peer} {
+		do(p)
+	}
 }
 
 // newPeerGate passes connections on until cut resets them all and refuses any more.

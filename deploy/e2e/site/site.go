@@ -117,8 +117,15 @@ func (s *Site) environment(name, addr string) []string {
 // Launch starts an instance and does not wait for it. Settings as in "TARRY_BUCKETS=8" win over the site's.
 func (s *Site) Launch(name string, settings ...string) *Instance {
 	s.T.Helper()
+	return s.LaunchBy(name, nil, settings...)
+}
+
+// LaunchBy starts an instance by a command that runs the words after its own.
+func (s *Site) LaunchBy(name string, command []string, settings ...string) *Instance {
+	s.T.Helper()
 	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(lab.FreePort(s.T)))
-	p := lab.Start(s.T, "tarry-"+name, append(s.environment(name, addr), settings...), s.Binary, "serve")
+	command = append(slices.Clone(command), s.Binary, "serve")
+	p := lab.Start(s.T, "tarry-"+name, append(s.environment(name, addr), settings...), command[0], command[1:]...)
 	i := &Instance{Process: p, Name: name, Addr: addr}
 	s.Instances = append(s.Instances, i)
 	return i
