@@ -45,7 +45,8 @@ func pair(t *testing.T, g greeter) (*link, net.Conn, *[]error) {
 	if g.accept == nil {
 		g.accept = func(int64, time.Duration) error { return nil }
 	}
-	l := &link{Conn: ours, raw: ours, greeter: g, heard: func() {}, failed: func(err error) { failures = append(failures, err) }}
+	l := &link{Conn: ours, raw: ours, greeter: g, heard: func() {},
+		failed: func(err error) { failures = append(failures, err) }}
 	return l, theirs, &failures
 }
 
