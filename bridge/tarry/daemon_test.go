@@ -49,6 +49,7 @@ topics:
 			"untagged":                  retryUntagged,
 			"your own push":             readOwnPush,
 			"pull":                      pullAndSettle,
+			"consume":                   consume,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
@@ -59,20 +60,23 @@ topics:
 }
 
 // dev is a running tarry dev.
-type dev struct{ nats, http string }
+type dev struct {
+	nats, http string
+	kill       func() // with SIGKILL
+}
 
 // greeting is where tarry dev says that it listens.
 var greeting = regexp.MustCompile(`tarry dev: HTTP (\S+), NATS (\S+),`)
 
 // startDev runs tarry dev until the test ends.
-func startDev(t *testing.T, settings string) *dev {
+func startDev(t *testing.T, settings string, flags ...string) *dev {
 	t.Helper()
 	bin, file := builtDaemon(t), filepath.Join(t.TempDir(), "tarry.yaml")
 	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(bin, "dev", "--config", file, "--http.listen", "127.0.0.1:0", "--nats.listen", "127.0.0.1:0",
-		"--log.level", "warn")
+	cmd := exec.Command(bin, append([]string{"dev", "--config", file, "--http.listen", "127.0.0.1:0", "--nats.listen",
+		"127.0.0.1:0", "--log.level", "warn"}, flags...)...)
 	log := &tail{}
 	cmd.Stderr = log
 	out, err := cmd.StdoutPipe()
@@ -82,7 +86,7 @@ func startDev(t *testing.T, settings string) *dev {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	found, ended := make(chan *dev, 1), make(chan struct{})
+	found, ended, killed := make(chan *dev, 1), make(chan struct{}), false
 	go func() { // ends with the process, which the clean-up waits for
 		defer close(ended)
 		for lines := bufio.NewScanner(out); lines.Scan(); {
@@ -95,7 +99,7 @@ func startDev(t *testing.T, settings string) *dev {
 		_ = cmd.Process.Signal(syscall.SIGTERM)
 		kill := time.AfterFunc(20*time.Second, func() { _ = cmd.Process.Kill() })
 		<-ended
-		if err := cmd.Wait(); err != nil {
+		if err := cmd.Wait(); err != nil && !killed {
 			t.Errorf("tarry dev ended with %v", err)
 		}
 		kill.Stop()
@@ -105,6 +109,11 @@ func startDev(t *testing.T, settings string) *dev {
 	})
 	select {
 	case d := <-found:
+		d.kill = func() {
+			killed = true
+			_ = cmd.Process.Kill()
+			<-ended
+		}
 		d.ready(t)
 		return d
 	case <-ended:

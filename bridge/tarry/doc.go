@@ -72,7 +72,12 @@
 //
 // # Consumers
 //
-// [Client.Retry] sends back a message that could not be handled, and tarry delivers it again:
+// [Consume] has messages handled, from a JetStream consumer or pulled over HTTP: it bounds how many are in work,
+// extends their leases until each is settled, sends back what failed, and stops without losing any:
+//
+//	err := tarry.Consume(ctx, tarry.FromJetStream(client, consumer), handle, tarry.Concurrency(20))
+//
+// Whoever reads otherwise sends back a message by [Client.Retry], and tarry delivers it again:
 //
 //	if err := handle(msg); err != nil {
 //		if _, err := client.Retry(ctx, msg, err.Error()); err != nil {

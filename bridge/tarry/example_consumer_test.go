@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"log"
+	"os"
+	"os/signal"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -12,6 +14,25 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/tarry"
 )
+
+// A consumer of reminders that are pulled over HTTP. What fails comes again by its schedule.
+func ExampleConsume() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	remind := func(ctx context.Context, d tarry.Delivery) error {
+		switch {
+		case len(d.Data) == 0:
+			return tarry.Dead(errors.New("no address")) // no retry would help
+		case d.Attempt == 1:
+			return tarry.RetryIn(time.Minute, errors.New("the mail server is away"))
+		}
+		return nil
+	}
+	source := tarry.FromPull(&tarry.Puller{URL: "http://localhost:7070"}, "reminders")
+	if err := tarry.Consume(ctx, source, remind, tarry.Concurrency(20), tarry.Timeout(time.Minute)); err != nil {
+		log.Fatal(err)
+	}
+}
 
 // A consumer gives back what it could not handle. It comes again by its schedule, and ends as dead after the last
 // attempt.

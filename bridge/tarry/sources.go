@@ -1,0 +1,191 @@
+package tarry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+)
+
+// pollFor is how long one fetch waits for a message.
+const pollFor = 30 * time.Second
+
+// FromPull is the source of a consumer that pulls topics over HTTP.
+func FromPull(p *Puller, topics ...string) Source { return &pullSource{p, topics} }
+
+type pullSource struct {
+	p      *Puller
+	topics []string
+}
+
+func (s *pullSource) feeds() (all []feed, err error) {
+	if s.p == nil || len(s.topics) == 0 {
+		return nil, errors.New("tarry: consume: a puller and a topic are needed")
+	}
+	host, _ := os.Hostname()
+	name := fmt.Sprintf("%.50s:%d", host, os.Getpid())
+	for _, topic := range s.topics {
+		all = append(all, func(ctx context.Context, most int, take func(...*held)) error {
+			found, err := s.p.Pull(ctx, topic, PullOptions{Max: most, Wait: pollFor, Consumer: name})
+			got := make([]*held, len(found))
+			for i, m := range found {
+				got[i] = &held{Delivery: Delivery{Topic: m.Topic, ID: m.ID, UID: m.UID, Key: m.Key, Header: m.Header,
+					Data: m.Data, Due: m.Due, Attempt: m.Attempt}, lease: m.Lease, place: m.Receipt}
+			}
+			take(got...)
+			return err
+		})
+	}
+	return all, nil
+}
+
+func receipts(all []*held) []string {
+	texts := make([]string, len(all))
+	for i, h := range all {
+		texts[i] = h.place.(string)
+	}
+	return texts
+}
+
+func (s *pullSource) extend(ctx context.Context, all []*held) map[*held]error {
+	err := s.p.Extend(ctx, all[0].lease, receipts(all)...)
+	if err == nil {
+		return nil
+	}
+	failed, some := map[*held]error{}, Unsettled(nil)
+	partly := errors.As(err, &some)
+	for _, h := range all {
+		if one := some[h.place.(string)]; one != nil || !partly {
+			failed[h] = one
+			if !partly {
+				failed[h] = err
+			}
+		}
+	}
+	return failed
+}
+
+func (s *pullSource) settle(ctx context.Context, h *held, v verdict) error {
+	receipt := h.place.(string)
+	var err error
+	switch {
+	case v.err == nil:
+		err = s.p.Ack(ctx, receipt)
+	case v.dead:
+		err = s.p.Dead(ctx, v.err.Error(), receipt)
+	case v.delayed:
+		err = s.p.NackIn(ctx, v.delay, receipt)
+	default:
+		err = s.p.Nack(ctx, receipt)
+	}
+	if some := Unsettled(nil); errors.As(err, &some) {
+		return some[receipt]
+	}
+	return err
+}
+
+func (s *pullSource) release(ctx context.Context, all []*held) error {
+	ctx, stop := context.WithTimeout(ctx, settleMost)
+	defer stop()
+	return s.p.Release(ctx, receipts(all)...)
+}
+
+// FromJetStream is the source of a consumer that reads a JetStream consumer with explicit acknowledgement. A message
+// that failed goes to tarry by [Client.Retry], and is then acknowledged. One that is [Dead] goes there with the
+// schedule none, which it keeps if it is requeued.
+func FromJetStream(client *Client, consumer jetstream.Consumer) Source {
+	return &streamSource{client, consumer}
+}
+
+type streamSource struct {
+	client   *Client
+	consumer jetstream.Consumer
+}
+
+func (s *streamSource) feeds() ([]feed, error) {
+	if s.client == nil || s.consumer == nil {
+		return nil, errors.New("tarry: consume: a client and a JetStream consumer are needed")
+	}
+	info := s.consumer.CachedInfo()
+	if info == nil || info.Config.AckPolicy != jetstream.AckExplicitPolicy {
+		return nil, errors.New("tarry: consume: the JetStream consumer needs explicit acknowledgement")
+	}
+	lease := slices.Min(append([]time.Duration{info.Config.AckWait}, info.Config.BackOff...))
+	return []feed{func(ctx context.Context, most int, take func(...*held)) error {
+		limited, stop := context.WithTimeout(ctx, pollFor)
+		defer stop()
+		batch, err := s.consumer.Fetch(most, jetstream.FetchContext(limited))
+		if err != nil {
+			return lasting(err)
+		}
+		for m := range batch.Messages() {
+			take(&held{Delivery: s.delivery(m), lease: lease, place: m})
+		}
+		if err = batch.Error(); limited.Err() != nil || errors.Is(err, jetstream.ErrNoMessages) {
+			err = nil
+		}
+		return lasting(err)
+	}}, nil
+}
+
+// lasting marks the errors that no repeat cures.
+func lasting(err error) error {
+	for _, e := range []error{jetstream.ErrConsumerDeleted, jetstream.ErrConsumerNotFound, jetstream.ErrStreamNotFound} {
+		if errors.Is(err, e) {
+			return final{err}
+		}
+	}
+	return err
+}
+
+func (s *streamSource) delivery(m jetstream.Msg) Delivery {
+	h := m.Headers()
+	d := Delivery{Topic: m.Subject(), ID: find(h, HeaderID), Key: find(h, HeaderKey), Header: h, Data: m.Data(),
+		Attempt: Attempt(h)}
+	if due, err := strconv.ParseInt(find(h, HeaderDue), 10, 64); err == nil {
+		d.Due = time.UnixMilli(due)
+	}
+	return d
+}
+
+func (s *streamSource) extend(_ context.Context, all []*held) map[*held]error {
+	failed := map[*held]error{}
+	for _, h := range all {
+		if err := h.place.(jetstream.Msg).InProgress(); err != nil {
+			failed[h] = err
+		}
+	}
+	return failed
+}
+
+func (s *streamSource) settle(ctx context.Context, h *held, v verdict) error {
+	m := h.place.(jetstream.Msg)
+	if v.err != nil {
+		var tags []TagOption
+		switch {
+		case v.dead:
+			tags = []TagOption{Retries("none")}
+		case v.delayed:
+			tags = []TagOption{In(v.delay)}
+		}
+		if _, err := s.client.Retry(ctx, m, v.err.Error(), tags...); err != nil {
+			return err
+		}
+	}
+	if err := m.DoubleAck(ctx); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
+		return err
+	}
+	return nil
+}
+
+func (s *streamSource) release(_ context.Context, all []*held) (err error) {
+	for _, h := range all {
+		err = errors.Join(err, h.place.(jetstream.Msg).Nak())
+	}
+	return err
+}
