@@ -213,7 +213,7 @@ func TestPushBatch_SaysWhenTheBatchHasNoAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, o := range got {
-		if !errors.Is(o.Err, ErrNoIntake) || errors.Is(o.Err, ErrOutcomeUnknown) ||
+		if !errors.Is(o.Err, ErrNoInstance) || errors.Is(o.Err, ErrOutcomeUnknown) ||
 			strings.Contains(o.Err.Error(), "stream") {
 			t.Errorf("without an instance: %v", o.Err)
 		}

@@ -217,7 +217,7 @@ func (c *Client) noIntake(cause error) error {
 }
 
 func (c *Client) noInstance(cause error) error {
-	return fmt.Errorf("%w: no instance answers on %q (%w)", ErrNoIntake, c.subject("*"), cause)
+	return fmt.Errorf("%w on %q: nothing was done (%w)", ErrNoInstance, c.subject("*"), cause)
 }
 
 // subject returns the subject on which instances answer requests.

@@ -13,6 +13,9 @@ import (
 // another stream that stored the message, tarry does not see that message.
 var ErrNoIntake = errors.New("tarry: nothing takes delayed messages here")
 
+// ErrNoInstance: no instance answers a request, which did nothing. What was published by tag is stored all the same.
+var ErrNoInstance = errors.New("tarry: no instance answers")
+
 // ErrOutcomeUnknown: no answer arrived in time, and the operation may or may not have taken effect. Publishing a
 // message again is safe if it has a Tarry-Id, since the same content under the same id is stored once. One that merges
 // (Tarry-On-Duplicate) may be delivered meanwhile, and would then be a new message: set the UID of the *Error, if there

@@ -186,7 +186,7 @@ func TestRequest_CanBeChosen(t *testing.T) {
 	}
 	other, _ := account(t)
 	if err := wrap(t, other, WithRoute(ByRequest)).PublishMsg(message("orders", "", "Tarry-Delay", "1s")); !errors.Is(
-		err, ErrNoIntake) || strings.Contains(err.Error(), "stream") {
+		err, ErrNoInstance) || strings.Contains(err.Error(), "stream") {
 		t.Errorf("without an instance: %v, which speaks of a stream that was not looked for", err)
 	}
 	if info, err := stored.Info(t.Context()); err != nil || info.State.Msgs != 0 {

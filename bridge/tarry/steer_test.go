@@ -218,7 +218,7 @@ func TestRequeue_GivesADeadMessageAnotherLife(t *testing.T) {
 		wantRefused(t, err, "unsupported_yet", "change")
 	}
 	nobody := wrap(t, more(), WithNamespace("nobody")).Tarry()
-	if _, err := nobody.Requeue(t.Context(), Ref{ID: "a"}, Change{}); !errors.Is(err, ErrNoIntake) {
+	if _, err := nobody.Requeue(t.Context(), Ref{ID: "a"}, Change{}); !errors.Is(err, ErrNoInstance) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -293,7 +293,8 @@ func TestCancel_WithoutAnInstanceSaysSo(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	conn := wrap(t, nc)
-	if _, err := conn.Tarry().Cancel(t.Context(), Ref{ID: "a"}); !errors.Is(err, ErrNoIntake) {
+	if _, err := conn.Tarry().Cancel(t.Context(), Ref{ID: "a"}); !errors.Is(err, ErrNoInstance) ||
+		errors.Is(err, ErrNoIntake) {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())

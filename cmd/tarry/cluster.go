@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -29,7 +30,8 @@ func clusterText(t clock, c *wire.Cluster) string {
 		fmt.Fprintf(&b, "%s at %s leads since %s\n", c.Leader.Instance, c.Leader.Address, t.at(c.Leader.Since))
 	}
 	if c.Journal != nil {
-		b.WriteString("journal " + journalText(t, c.Journal.Mode, c.Journal.Lag) + "\n")
+		lost := slices.ContainsFunc(c.Checks, func(k wire.Check) bool { return k.Name == "journal" && !k.OK })
+		b.WriteString("journal " + journalText(t, c.Journal.Mode, c.Journal.Lag, lost) + "\n")
 	}
 	if lacks := missing(c.Checks); lacks != "" {
 		b.WriteString("this instance lacks " + lacks + "\n")
@@ -61,8 +63,9 @@ func clusterText(t clock, c *wire.Cluster) string {
 	return b.String() + "\n" + table(rows)
 }
 
-// journalText describes the journal's mode, its lag, and the number of entries that it could not hold.
-func journalText(t clock, mode string, lag *wire.Lag) string {
+// journalText describes the journal's mode, its lag, and the number of entries that it could not hold. While it does
+// not answer, what it had when it last did is not called up to date.
+func journalText(t clock, mode string, lag *wire.Lag, lost bool) string {
 	switch {
 	case mode == "off":
 		return mode
@@ -70,6 +73,9 @@ func journalText(t clock, mode string, lag *wire.Lag) string {
 		return mode + ", it is not known how far behind"
 	}
 	text := mode + ", up to date"
+	if lost {
+		text = mode + ", does not answer"
+	}
 	if lag.Changes > 0 {
 		text = mode + ", behind by " + lagText(t, lag)
 	}

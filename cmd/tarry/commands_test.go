@@ -506,6 +506,7 @@ func TestPush_SendsBodyHeadersAndOptionsAsGiven(t *testing.T) {
 		{"", []string{"--body-file", file}, binary},
 		{"from a pipe\n", []string{"-"}, "from a pipe\n"},
 		{"from a pipe", []string{"--body-file", "-"}, "from a pipe"},
+		{"from a pipe", []string{"--body", "-"}, "from a pipe"},
 		{"not read", []string{"--body", ""}, ""},
 		{"", nil, ""},
 	} {

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -237,6 +238,11 @@ func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
 	cfg.Journal = recorded{many: 3, lag: record.Lag{Quarantined: 2}}
 	const apart = "\njournal sync, up to date; 2 entries of the outbox are quarantined: see tarry verify\n"
 	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, apart)
+	cfg.Journal = recorded{many: 3}
+	cfg.Ready = func(context.Context) []api.Check {
+		return []api.Check{{Name: "journal", Needed: true, Err: errors.New("away")}}
+	}
+	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, "\njournal sync, does not answer\n")
 	tarry(t, "", serve(t, api.Config{Service: scripted{}, JournalMode: "off"}), "cluster").want(t, exitDone,
 		"\njournal off\n")
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -17,18 +18,14 @@ import (
 const maxBody = 256 << 20
 
 func newPush(o outside) *cobra.Command {
-	var (
-		p          client.Push
-		headers    []string
-		body, file string
-	)
+	var p client.Push
 	cmd := &cobra.Command{
 		Use:   "push TOPIC [--delay D | --at T] [--body TEXT | --body-file FILE | -]",
 		Short: "Push a message, to be delivered later",
 		Long: `Push a message, to be delivered later.
 
-Without a body flag, the body is empty. If standard input is a pipe or a file, name the body: - reads it from standard
-input, --body '' is an empty one.`,
+Without a body flag, the body is empty. If standard input is a pipe or a file, name the body: - or --body - reads it
+from standard input, --body '' is an empty one.`,
 		Example: `  tarry push orders.remind --delay 20m --body 'order 7131'
   tarry push orders.remind --at 2030-01-31T08:00:00Z --id order-7131 --body-file order.json
   jq . order.json | tarry push orders.remind --delay 1d12h -`,
@@ -61,9 +58,9 @@ input, --body '' is an empty one.`,
 		"how long after its due time the message is still delivered (default the topic's, else for ever)")
 	flags.StringVar(&p.Retry, "retry", "",
 		"delays of the retries after refusals, separated by commas: 0,2m,1h (default the topic's)")
-	flags.StringArrayVar(&headers, "header", nil, "header for the consumer, as name=value; repeatable")
-	flags.StringVar(&body, "body", "", "the body")
-	flags.StringVar(&file, "body-file", "", "file with the body; - is standard input")
+	flags.StringArray("header", nil, "header for the consumer, as name=value; repeatable")
+	flags.String("body", "", "the body; - is standard input")
+	flags.String("body-file", "", "file with the body; - is standard input")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
 		if err := withUnits(cmd, "delay", "max-wait", "ttl"); err != nil {
 			return err
@@ -72,28 +69,26 @@ input, --body '' is an empty one.`,
 		if p.Priority, err = priorityOf(cmd); err != nil {
 			return err
 		}
-		if p.Headers, err = readHeaders(headers); err != nil {
-			return err
-		}
-		content := []byte(body)
+		named := flags.Changed("body") || flags.Changed("body-file")
 		switch {
-		case len(args) == 2 && (flags.Changed("body") || flags.Changed("body-file")):
+		case len(args) == 2 && named:
 			return usage("the body is set twice: by a flag and by -")
-		case flags.Changed("body") && flags.Changed("body-file"):
-			return usage("the body is set twice: by --body and by --body-file")
-		case len(args) == 2:
-			file = "-"
-		case o.piped && !flags.Changed("body") && !flags.Changed("body-file"):
+		case len(args) == 1 && o.piped && !named:
 			return usage(
 				"no body is set, and standard input is a pipe or a file: add - to read it, or --body '' for an empty " +
 					"body")
-		}
-		if file != "" {
-			if content, err = readBody(file, o.in); err != nil {
+		case !named:
+			body := ""
+			if len(args) == 2 {
+				body = "-"
+			}
+			if err := flags.Set("body", body); err != nil {
 				return err
 			}
 		}
-		p.SetBody(content)
+		if p.Headers, p.Content, err = contentOf(cmd, o.in); err != nil {
+			return err
+		}
 		kept, raw, err := post[client.Kept](c, cmd, "/v1/messages", p)
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string {
@@ -182,7 +177,7 @@ var contentFlags = []string{"header", "body", "body-file"}
 func addContent(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArray("header", nil, "header for the consumer, as name=value; replaces all headers; repeatable")
-	flags.String("body", "", "new body")
+	flags.String("body", "", "new body; - is standard input")
 	flags.String("body-file", "", "file with the new body; - is standard input")
 }
 
@@ -199,10 +194,10 @@ func contentOf(cmd *cobra.Command, in io.Reader) (headers map[string][]string, b
 	switch text, file := flags.Lookup("body"), flags.Lookup("body-file"); {
 	case text.Changed && file.Changed:
 		return nil, body, usage("the body is set twice: by --body and by --body-file")
-	case text.Changed:
+	case text.Changed && text.Value.String() != "-":
 		body.SetBody([]byte(text.Value.String()))
-	case file.Changed:
-		read, err := readBody(file.Value.String(), in)
+	case text.Changed || file.Changed:
+		read, err := readBody(cmp.Or(file.Value.String(), "-"), in)
 		if err != nil {
 			return nil, body, err
 		}

@@ -153,10 +153,10 @@ func settings() []setting {
 			help: "PEM file of the client certificate's key"},
 		{name: "nats.intake.replicas", fallback: "1", of: serve | migrate, limit: integer(1, 5),
 			help: "copies of the intake stream; 3 in a NATS cluster"},
-		{name: "nats.intake.max_bytes", fallback: "1GiB", of: serve | migrate, limit: size(mib, tib),
+		{name: "nats.intake.max_bytes", fallback: "1GiB", of: serve | dev | migrate, limit: size(mib, tib),
 			help: "size at which the intake stream refuses further pushes"},
 
-		{name: "nats.rejects.max_bytes", fallback: "64MiB", of: serve | migrate, limit: size(mib, tib),
+		{name: "nats.rejects.max_bytes", fallback: "64MiB", of: serve | dev | migrate, limit: size(mib, tib),
 			help: "size at which the stream of refused pushes drops the oldest; the large ones of one subject take " +
 				"at most an eighth"},
 		{name: "nats.rejects.per_subject", fallback: "1000", of: serve | migrate, limit: integer(1, 1_000_000),
