@@ -41,7 +41,7 @@ to --cursor.`,
 }
 
 func listPage(t clock, l *wire.MessageList, first bool) page {
-	rows := [][]string{{"DUE", "STATE", "UID", "TOPIC", "ID"}}
+	rows := [][]string{{"DUE", "STATE", "UID", "TOPIC", "ID", "WHY"}}
 	for i := range l.Messages {
 		m := &l.Messages[i]
 		name := ""
@@ -51,24 +51,21 @@ func listPage(t clock, l *wire.MessageList, first bool) page {
 		if m.Key != "" {
 			name = strings.TrimPrefix(name+" of key "+printable(m.Key, ""), " ")
 		}
-		if m.ParkedWhy != "" {
-			name = strings.TrimPrefix(name+"; "+printable(m.ParkedWhy, ""), "; ")
-		}
 		why := m.Reason // requeued as another, replaced by a later one, refused: canceled alone would mislead
 		if m.By != "" {
 			why = strings.TrimPrefix(why+", by "+m.By, ", ")
 		}
-		if why != "" {
-			name = strings.TrimPrefix(name+" ("+printable(why, "")+")", " ")
+		if m.ParkedWhy != "" {
+			why = strings.TrimPrefix(why+"; "+m.ParkedWhy, "; ")
 		}
-		rows = append(rows, []string{t.at(m.Due), m.State, m.UID, printable(m.Topic, ""), name})
+		rows = append(rows, []string{t.at(m.Due), m.State, m.UID, printable(m.Topic, ""), name, printable(why, "")})
 	}
 	for i := range l.Rejected {
 		r := &l.Rejected[i]
-		rows = append(rows, []string{"", "rejected", r.UID, printable(r.Topic, ""),
-			"(" + t.at(r.At) + " " + printable(r.Reason, "") + ")"})
+		rows = append(rows, []string{"", "rejected", r.UID, printable(r.Topic, ""), "",
+			t.at(r.At) + " " + printable(r.Reason, "")})
 	}
-	p := page{text: columns{-t.width(), -9, -18, -24}.lines(rows, first), cursor: l.Cursor}
+	p := page{text: columns{-t.width(), -9, -18, -24, -24}.lines(rows, first), cursor: l.Cursor}
 	if l.Lag == nil {
 		p.remark = "it is not known how far the journal is behind"
 	} else if l.Lag.Changes > 0 {
