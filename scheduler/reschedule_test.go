@@ -94,7 +94,7 @@ func TestReschedule_TakesOneStepByAnExactName(t *testing.T) {
 			got, err := r.S.Reschedule(t.Context(), ref, c.edit)
 			due := time.Duration(i+1) * time.Minute
 			if err != nil || got.Code != scheduler.AmendDone || got.Info.UID != a.UID ||
-				got.Info.Due.Time().Sub(time.Now()).Round(time.Second) != due {
+				time.Until(got.Info.Due.Time()).Round(time.Second) != due {
 				t.Errorf("edit %d: %s of %s, due %s, %v", i, got.Code, got.Info.UID, got.Info.Due.Time(), err)
 			}
 			if looked := store.finds > 0; looked != c.looked {
