@@ -119,10 +119,18 @@ var serialPromises = []promise{
 
 		short := t.one(Message(11, InLine("c"), On(work), DueIn(-time.Minute), TTL(time.Second)))
 		next := t.one(Message(12, InLine("c"), On(work)))
-		t.wantPull(4) // it sets the first aside
-		t.wantPull(5, next)
+		t.wantPull(4, next) // which sets the first aside
 		t.settle(of(short, scheduler.Expire, 0), scheduler.SettleDone, message.StateExpired)
-		t.settle(of(next, scheduler.Ack, 5), scheduler.SettleDone, message.StateDelivered)
+		t.settle(of(next, scheduler.Ack, 4), scheduler.SettleDone, message.StateDelivered)
+		// So it is with any priority, and whatever else is handed out before.
+		short = t.one(Message(13, InLine("c"), On(work), DueIn(-time.Minute), TTL(time.Second), Priority(5)))
+		next = t.one(Message(14, InLine("c"), On(work), Priority(9)))
+		others := t.added(Message(15, InLine("d"), On(work)), Message(16, InLine("e"), On(work), Priority(5)))
+		t.wantPull(5, others[1], others[0], next)
+		t.settle(of(short, scheduler.Expire, 0), scheduler.SettleDone, message.StateExpired)
+		for _, m := range append(others, next) {
+			t.settle(of(m, scheduler.Ack, 5), scheduler.SettleDone, message.StateDelivered)
+		}
 		t.wantHeld(0, 0)
 	}},
 	{name: "a message due tomorrow holds up none that is due today, whatever its priority", check: func(t *trial) {

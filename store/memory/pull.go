@@ -212,10 +212,9 @@ func (b *bucket) take(r *scheduler.LeaseRequest, out *scheduler.Leased) {
 		bytes int
 	)
 handing:
-	for _, s := range slices.Clone(b.pulls[r.Topic]) {
-		until := message.RankFrom(s.priority) + int64(r.Now)
-		for len(g.uids) < r.Limit && len(s.order) > 0 && s.order[0].rank <= until && out.Aside < asideLimit {
-			e := s.order[0].entry
+	for more := true; more && len(g.uids) < r.Limit && out.Aside < asideLimit; {
+		more = false
+		for _, e := range b.handable(r.Topic, r.Now, r.Limit-len(g.uids)) {
 			if e.pull.expires > 0 && e.pull.expires <= r.Now {
 				b.leave(e)
 				b.expect(e)
@@ -223,6 +222,7 @@ handing:
 				b.aside.push(e, e.message.Score())
 				b.count(e, 1)
 				out.Aside++
+				more = true // there is room for others: that of the next of its line, too
 				continue
 			}
 			if bytes += weight(e.message); bytes > r.Bytes && (len(g.uids) > 0 || !r.Over) {
@@ -246,6 +246,16 @@ handing:
 		b.keep(r.Nonce, &g, max(last, r.Now).Add(r.Keep))
 	}
 	out.Next = b.pulls[r.Topic].due()
+}
+
+// handable returns the first messages of a topic that are ready, up to a limit.
+func (b *bucket) handable(topic string, now message.Milli, limit int) (all []*entry) {
+	for _, s := range b.pulls[topic] {
+		for _, due := range s.order.least(message.RankFrom(s.priority)+int64(now), limit-len(all)) {
+			all = append(all, due.entry)
+		}
+	}
+	return all
 }
 
 // handedOut returns a leased message as its consumer gets it.

@@ -41,7 +41,7 @@ local small, marks = redis.call('EXISTS', BIG) == 0, redis.call('EXISTS', MARK) 
 while not full and not out and #uids < limit and aside < 1000 do
   local asked = math.min(limit - #uids, 250)
   local read = ready(from, now, asked)
-  local gone, leases, ends, took, limited, serials = {}, {}, {}, {}, {}, {}
+  local gone, leases, ends, took, limited, serials, more = {}, {}, {}, {}, {}, {}, false
   local records = small and #read > 0 and redis.call('HMGET', MSG, unpack(read))
   for i, uid in ipairs(read) do
     local packed = records and records[i] or redis.call('HGET', MSG, uid)
@@ -87,12 +87,13 @@ while not full and not out and #uids < limit and aside < 1000 do
     local chain, held, name = line(serials[i + 1])
     if not redis.call('HGET', LEASE, serials[i]) then
       step_out(serials[i + 1], serials[i], true)
+      more = true -- the next of its line may be due
     else
       redis.call('ZREM', chain, serials[i])
       redis.call('HSET', held, name, serials[i])
     end
   end
-  out = #read < asked and not full
+  out = #read < asked and not full and not more
 end
 if #uids > 0 or limit > 0 and ARGV[13] ~= '1' then
   redis.call('DEL', key) -- a removal, so that a full Redis does not refuse it
