@@ -361,6 +361,54 @@ func TestConsume_RefusesWhatCannotWork(t *testing.T) {
 	}
 }
 
+// While NATS is away, nats.go keeps what is published and reports no error. No lease is extended by that.
+func TestFromJetStream_ExtendsNoLeaseWhileNATSIsAway(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
+	nc := connect(t, s.url)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateConsumer(t.Context(), "A", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "a", nil); err != nil {
+		t.Fatal(err)
+	}
+	from := FromJetStream(wrap(t, nc).client, stream)
+	feeds, err := from.feeds()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []*held
+	if err := feeds[0](t.Context(), 1, func(h ...*held) { got = append(got, h...) }); err != nil || len(got) != 1 {
+		t.Fatalf("fetched %d, %v", len(got), err)
+	}
+	extend := func() map[*held]error {
+		ctx, stop := context.WithTimeout(t.Context(), time.Second)
+		defer stop()
+		return from.extend(ctx, got)
+	}
+	if failed := extend(); len(failed) > 0 {
+		t.Fatal(failed)
+	}
+	s.stop()
+	eventually(t, func() error {
+		if nc.IsConnected() {
+			return errors.New("still connected")
+		}
+		return nil
+	})
+	if failed := extend(); failed[got[0]] == nil {
+		t.Error("a lease is extended by what waits in the client")
+	}
+}
+
 // The instance that both consumers read from is killed, and comes back: all is handled, and nobody does anything.
 func TestConsume_GoesOnThroughAKill(t *testing.T) {
 	t.Parallel()

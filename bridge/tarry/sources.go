@@ -60,11 +60,10 @@ func (s *pullSource) extend(ctx context.Context, all []*held) map[*held]error {
 	failed, some := map[*held]error{}, Unsettled(nil)
 	partly := errors.As(err, &some)
 	for _, h := range all {
-		if one := some[h.place.(string)]; one != nil || !partly {
+		if one := some[h.place.(string)]; one != nil {
 			failed[h] = one
-			if !partly {
-				failed[h] = err
-			}
+		} else if !partly {
+			failed[h] = err
 		}
 	}
 	return failed
@@ -95,9 +94,10 @@ func (s *pullSource) release(ctx context.Context, all []*held) error {
 	return s.p.Release(ctx, receipts(all)...)
 }
 
-// FromJetStream is the source of a consumer that reads a JetStream consumer with explicit acknowledgement. A message
-// that failed goes to tarry by [Client.Retry], and is then acknowledged. One that is [Dead] goes there with the
-// schedule none, which it keeps if it is requeued.
+// FromJetStream is the source of a consumer that reads a JetStream consumer with explicit acknowledgement, on the
+// client's connection: whether NATS answers there tells whether leases were extended. A message that failed goes to
+// tarry by [Client.Retry], and is then acknowledged. One that is [Dead] goes there with the schedule none, which it
+// keeps if it is requeued.
 func FromJetStream(client *Client, consumer jetstream.Consumer) Source {
 	return &streamSource{client, consumer}
 }
@@ -153,10 +153,16 @@ func (s *streamSource) delivery(m jetstream.Msg) Delivery {
 	return d
 }
 
-func (s *streamSource) extend(_ context.Context, all []*held) map[*held]error {
+func (s *streamSource) extend(ctx context.Context, all []*held) map[*held]error {
 	failed := map[*held]error{}
 	for _, h := range all {
 		if err := h.place.(jetstream.Msg).InProgress(); err != nil {
+			failed[h] = err
+		}
+	}
+	// While NATS is away, what was said waits in the client, and nobody hears it.
+	if err := s.client.nc.FlushWithContext(ctx); err != nil {
+		for _, h := range all {
 			failed[h] = err
 		}
 	}
