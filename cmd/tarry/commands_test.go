@@ -440,6 +440,10 @@ func TestPush_NeverDropsWhatIsPipedIn(t *testing.T) {
 	if !strings.Contains(r.err, "add - to read it, or --body '' for an empty body") {
 		t.Errorf("got %q", r.err)
 	}
+	if r := tarry(t, "order 7131", environ, append(push, "--body-file", "")...).want(t, exitUsage, ""); !strings.Contains(
+		r.err, "--body-file: open : no such file") { // an empty name is no name of standard input
+		t.Errorf("got %q", r.err)
+	}
 	tarry(t, "", environ, "get", "piped").want(t, exitNotFound, "")
 	tarry(t, "", environ, push...).want(t, exitDone, "piped (") // nothing is piped in
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -197,7 +196,11 @@ func contentOf(cmd *cobra.Command, in io.Reader) (headers map[string][]string, b
 	case text.Changed && text.Value.String() != "-":
 		body.SetBody([]byte(text.Value.String()))
 	case text.Changed || file.Changed:
-		read, err := readBody(cmp.Or(file.Value.String(), "-"), in)
+		name := file.Value.String()
+		if text.Changed {
+			name = "-"
+		}
+		read, err := readBody(name, in)
 		if err != nil {
 			return nil, body, err
 		}
