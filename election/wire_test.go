@@ -213,22 +213,28 @@ func TestLink_RefusesAnEndlessPacket(t *testing.T) {
 	}
 }
 
-func TestDialer_ServesOneSessionOnly(t *testing.T) {
-	t.Parallel()
-	var states []zk.State
+// newHeardDialer returns a dialer and the states that it reports.
+func newHeardDialer(t *testing.T) (*dialer, *[]zk.State) {
+	states := new([]zk.State)
 	d := newDialer(NodeConfig{Servers: []string{"a:1"}, Session: time.Second}, hooks{
 		granted: func(time.Duration) {},
-		state:   func(s zk.State) { states = append(states, s) },
+		state:   func(s zk.State) { *states = append(*states, s) },
 		failed:  func(error) {},
 	})
-	defer d.cut()
+	t.Cleanup(d.cut)
+	return d, states
+}
+
+func TestDialer_ServesOneSessionOnly(t *testing.T) {
+	t.Parallel()
+	d, states := newHeardDialer(t)
 	for range 2 { // a reconnect to the same session
 		if err := d.accept(5, time.Second); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := d.accept(6, time.Second); !errors.Is(err, errExpired) || !slices.Contains(states, zk.StateExpired) {
-		t.Errorf("another session: %v, states %v", err, states)
+	if err := d.accept(6, time.Second); !errors.Is(err, errExpired) || !slices.Contains(*states, zk.StateExpired) {
+		t.Errorf("another session: %v, states %v", err, *states)
 	}
 	if _, err := d.dial("tcp", "a:1", 0); !errors.Is(err, errExpired) {
 		t.Errorf("dial after the session: %v", err)
@@ -241,13 +247,7 @@ func TestDialer_ServesOneSessionOnly(t *testing.T) {
 // Each handshake that arrives renews the session, though no answer comes back.
 func TestDialer_GivesUpASessionThatNobodyAnswers(t *testing.T) {
 	t.Parallel()
-	var states []zk.State
-	d := newDialer(NodeConfig{Servers: []string{"a:1"}, Session: time.Second}, hooks{
-		granted: func(time.Duration) {},
-		state:   func(s zk.State) { states = append(states, s) },
-		failed:  func(error) {},
-	})
-	defer d.cut()
+	d, states := newHeardDialer(t)
 	if err := d.waitTurn("a:1"); err != nil { // there is no session yet
 		t.Fatal(err)
 	}
@@ -255,12 +255,12 @@ func TestDialer_GivesUpASessionThatNobodyAnswers(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.heard = time.Now().Add(-50 * time.Second)
-	if err := d.waitTurn("a:1"); err != nil || len(states) > 0 {
-		t.Fatalf("while it may live: %v, states %v", err, states)
+	if err := d.waitTurn("a:1"); err != nil || len(*states) > 0 {
+		t.Fatalf("while it may live: %v, states %v", err, *states)
 	}
 	d.heard = time.Now().Add(-61 * time.Second)
-	if err := d.waitTurn("a:1"); !errors.Is(err, errExpired) || !slices.Contains(states, zk.StateExpired) {
-		t.Errorf("after it: %v, states %v", err, states)
+	if err := d.waitTurn("a:1"); !errors.Is(err, errExpired) || !slices.Contains(*states, zk.StateExpired) {
+		t.Errorf("after it: %v, states %v", err, *states)
 	}
 }
 

@@ -1,7 +1,6 @@
 package scheduler
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -87,7 +86,7 @@ func (s *Scheduler) of(uid message.UID) message.Bucket { return uid.Bucket(s.cfg
 // inOneStep reports whether the message of a reference may be changed without a look-up before: the store finds it by
 // its exact name, and the change can be made now.
 func (s *Scheduler) inOneStep(ref *Ref) (message.Bucket, bool) {
-	return message.BucketOf(cmp.Or(ref.Key, ref.ID), s.cfg.Timeline.Buckets()),
+	return message.BucketOf(message.HashedName(ref.ID, ref.Key), s.cfg.Timeline.Buckets()),
 		ref.UID == "" && ref.Exact() && ref.Viewer.Sees(ref.Topic) && s.cfg.Journal.Ready() == nil
 }
 

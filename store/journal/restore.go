@@ -103,8 +103,8 @@ type page struct {
 	read    message.Milli
 }
 
-// read reads the staying messages page by page. Of two readers one lists a page
-// while the other loads the messages of its own.
+// read reads the staying messages page by page. Of two readers one lists a page while the other loads the messages of
+// its own.
 func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages chan<- page) error {
 	q := record.RecordQuery{Topic: req.Topic, States: staying(), Limit: restorePage, Places: true}
 	if wildcard(req.Topic) { // no index helps: read all, page by page, and keep the matches

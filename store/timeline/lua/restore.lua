@@ -12,6 +12,7 @@
 -- is final, except for a dead message: the journal may know that it was requeued or purged since.
 -- Outbox: ARGV 2, and the uids of those that were stored.
 -- Twice: the second time the versions are the same.
+-- At most 1,000 messages: each kind of call takes all of them.
 -- Where a bucket is filled, nothing is here of most messages: those of them that wait for NATS take one call for all of
 -- each kind. One by one a message takes about 12.
 local forgotten = tonumber(redis.call('GET', TRIMMED) or '0')
