@@ -152,6 +152,9 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 	if topic == nil {
 		return nil
 	}
+	if topic.Webhook && p.Lease > 0 {
+		return fmt.Errorf("%w: lease does not go with a webhook, which leases for as long as it needs", ErrDeliver)
+	}
 	if m.TTL == 0 {
 		m.TTL = topic.TTL
 	}

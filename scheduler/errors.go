@@ -75,6 +75,8 @@ var (
 	ErrNotLeased = errors.New("no consumer holds the message")
 	// ErrDeliver: the settings of the topic do not go with how the push wants to be delivered.
 	ErrDeliver = errors.New("deliver")
+	// ErrWebhook: a webhook takes what is ready on this topic, so nobody may pull from it.
+	ErrWebhook = errors.New("the settings give this topic to a webhook, so nobody else may pull from it")
 	// ErrBadCursor: the cursor does not come from any page.
 	ErrBadCursor = errors.New("bad cursor")
 	// ErrStopping: the instance is stopping.

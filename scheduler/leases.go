@@ -28,7 +28,7 @@ type Settlement struct {
 	HasDelay bool
 	// Lease is how long an Extend holds the message from now.
 	Lease time.Duration
-	// Reason is in words for people; of a Bury.
+	// Reason is in words for people; of an Ack, a Nack or a Bury.
 	Reason string
 }
 
@@ -91,7 +91,7 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 		case Extend:
 			item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Lease))
 		case Nack:
-			item.Reason = "sent back"
+			item.Reason = cmp.Or(o.Reason, "sent back")
 			if l := leases[o.UID]; l != nil && l.Nonce == o.Nonce {
 				s.cfg.Topics.Retried(&item, &l.Message, s.cfg.Clock.Latest())
 			}

@@ -77,7 +77,11 @@ type undoing struct {
 	nonce  Nonce
 }
 
-// wait waits for messages until the poll's time is over, its client is gone or the instance stops.
+// errMaybeReady ends a poll for no messages.
+var errMaybeReady = errors.New("a message may be ready")
+
+// wait waits for messages until the poll's time is over, its client is gone or the instance stops. A poll for no
+// messages does not look: it ends where another would.
 func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	w := q.join(ctx, p)
 	var over <-chan time.Time
@@ -93,6 +97,9 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		switch wait, first := q.turn(w); {
 		case !first:
 			wake, tick = nil, nil
+		case wait <= 0 && p.Max == 0:
+			q.leave(w)
+			return nil, errMaybeReady
 		case wait <= 0:
 			q.pass(w)
 			clock.Reset(0)

@@ -22,6 +22,8 @@ type Poll struct {
 	Consumer string
 	// Wait is how long to wait if nothing is ready.
 	Wait time.Duration
+	// Webhook: the poll is a webhook's. Of its topics nobody else may pull.
+	Webhook bool
 	// Attempt is the nonce of a poll that may be repeated: the repeat gets the same messages, at any instance, for as
 	// long as they are leased. What such a poll took is not given back when its client goes. 0 is none.
 	Attempt Nonce
@@ -56,6 +58,9 @@ const (
 func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
+	}
+	if t := s.cfg.Topics.Of(p.Topic); t != nil && t.Webhook && !p.Webhook {
+		return nil, ErrWebhook
 	}
 	if p.Attempt != 0 {
 		found, spent := s.granted(ctx, &p)

@@ -26,6 +26,12 @@ type Pulling interface {
 	Leases(ctx context.Context, bucket message.Bucket, q LeaseQuery, now message.Milli) (LeasePage, error)
 	// Pulled counts, for each topic, the leased messages and those that are due at each of the times.
 	Pulled(ctx context.Context, topics []string, until []message.Milli) ([]PullCount, error)
+	// Upcoming lists the topics from which a message can be pulled by until, and perhaps a few whose first one comes
+	// later. A topic may occur more than once. It leaves out buckets that do not answer, unless none does.
+	Upcoming(ctx context.Context, until message.Milli) ([]string, error)
+	// Failing notes that a webhook's target failed at a time, and returns since when it has done so without a success in
+	// between. The time 0 notes a success.
+	Failing(ctx context.Context, target string, at message.Milli) (since message.Milli, err error)
 }
 
 // ErrPausesChanged: the caller of Lease does not know the present pauses. Nothing was leased. It is ErrUnavailable too.

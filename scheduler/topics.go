@@ -26,6 +26,8 @@ type Topic struct {
 	// said aloud. Lease is how long one may hold a message that consumers pull.
 	Deliver Deliver
 	Lease   time.Duration
+	// Webhook: every instance posts what is ready to a target by itself. It goes with DeliverPull.
+	Webhook bool
 	// Serial: of the messages that consumers pull, those of one key are leased one after the other.
 	Serial bool
 	// Partitions appends a number below Partitions to the subject, chosen by key; 0 leaves the subject unchanged.

@@ -37,6 +37,8 @@ const (
 	WordIncompleteReject = "incomplete_reject"
 	WordNeedsJetStream   = "needs_jetstream"
 
+	WordWebhook = "webhook_topic"
+
 	WordNoLeader  = "no_leader"
 	WordNotLeader = "not_leader"
 	WordNoStandby = "no_standby"
@@ -77,6 +79,7 @@ var problems = []struct {
 	{scheduler.ErrNotDead, http.StatusConflict, WordNotDead},
 	{scheduler.ErrTooManyPauses, http.StatusConflict, WordTooManyPauses},
 	{scheduler.ErrNotLeased, http.StatusConflict, WordNotLeased},
+	{scheduler.ErrWebhook, http.StatusConflict, WordWebhook},
 	{scheduler.ErrDeliver, http.StatusBadRequest, wire.WordDeliver},
 	{scheduler.ErrBadCursor, http.StatusBadRequest, WordBadCursor},
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},

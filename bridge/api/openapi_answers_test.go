@@ -67,7 +67,7 @@ var (
 		"GET /v1/cluster": {answer.ErrUnreachable, errElse},
 		"POST /v1/cluster/resign": {answer.ErrNoLeader, answer.ErrNotLeader, answer.ErrNoStandby,
 			answer.ErrUnreachable, context.DeadlineExceeded, errElse},
-		"POST /v1/topics/{topic}/pull":  pullFails,
+		"POST /v1/topics/{topic}/pull":  slices.Concat(pullFails, []error{scheduler.ErrWebhook}),
 		"GET /v1/topics/{topic}/leases": slices.Concat(away, []error{context.DeadlineExceeded}),
 		"POST /v1/messages/{id}/release": {scheduler.ErrUnavailable, scheduler.ErrOutcomeUnknown, scheduler.ErrUnknownID,
 			scheduler.ErrInIntake, &scheduler.AmbiguousError{}, scheduler.ErrNotLeased, errElse},

@@ -182,7 +182,27 @@ func AppendPulled(b []byte, messages []Pulled) []byte {
 	return append(b, `]}`...)
 }
 
+// AppendPosted appends messages to b as a webhook posts them: [...], each as in a pull, without what settles it.
+func AppendPosted(b []byte, messages []Pulled) []byte {
+	b = append(b, '[')
+	for i := range messages {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = append(appendContent(b, &messages[i]), '}')
+	}
+	return append(b, ']')
+}
+
 func appendPulled(b []byte, m *Pulled) []byte {
+	b = appendReceipt(append(appendContent(b, m), `,"receipt":"`...), &m.Receipt)
+	b = appendTime(append(b, `","lease_until":"`...), m.LeaseUntil)
+	b = strconv.AppendInt(append(b, `","lease_ms":`...), m.LeaseMS, 10)
+	return append(b, '}')
+}
+
+// appendContent appends what a message says, without the last brace.
+func appendContent(b []byte, m *Pulled) []byte {
 	b = appendString(append(b, `{"id":`...), m.ID)
 	b = appendString(append(b, `,"uid":`...), m.Receipt.UID)
 	b = appendString(append(b, `,"topic":`...), m.Receipt.Topic)
@@ -213,11 +233,7 @@ func appendPulled(b []byte, m *Pulled) []byte {
 		b = strconv.AppendUint(append(b, `,"priority":`...), uint64(m.Priority), 10)
 	}
 	b = appendTime(append(b, `,"due":"`...), m.Due)
-	b = strconv.AppendUint(append(b, `","attempt":`...), uint64(m.Attempt), 10)
-	b = appendReceipt(append(b, `,"receipt":"`...), &m.Receipt)
-	b = appendTime(append(b, `","lease_until":"`...), m.LeaseUntil)
-	b = strconv.AppendInt(append(b, `","lease_ms":`...), m.LeaseMS, 10)
-	return append(b, '}')
+	return strconv.AppendUint(append(b, `","attempt":`...), uint64(m.Attempt), 10)
 }
 
 // Settled is the answer to the settlement of a lease: the message as it is now.

@@ -600,6 +600,38 @@ var pullPromises = []promise{
 			t.Fatalf("leased: %v, %v", leased, err)
 		}
 	}},
+	{name: "the topics are listed of which something is ready in time", check: func(t *trial) {
+		t.one(Message(1, ForPull(), On(work), DueIn(time.Minute)))
+		t.one(Message(2, ForPull(), On("other"), DueIn(time.Hour)))
+		t.one(Message(3, On("mq")))
+		want := func(within time.Duration, want ...string) {
+			t.Helper()
+			got, err := t.tl.Upcoming(t.Context(), t.now.Add(within))
+			t.must("upcoming", err)
+			slices.Sort(got)
+			if got = slices.Compact(got); !slices.Equal(got, want) {
+				t.Fatalf("within %s: %q, want %q", within, got, want)
+			}
+		}
+		want(time.Second)
+		want(time.Minute, work)
+		want(time.Hour, "other", work)
+		t.pass(time.Minute)
+		t.pull(t.one(Message(4, ForPull(), On("third"), DueIn(0))), 1)
+		want(time.Second, work) // what is leased is not to be pulled
+	}},
+	{name: "a target fails since its first failure after a success", check: func(t *trial) {
+		for _, c := range []struct{ at, want message.Milli }{{0, 0}, {7, 7}, {9, 7}, {0, 0}, {11, 11}} {
+			for range 2 {
+				if since, err := t.tl.Failing(t.Context(), "x", c.at); err != nil || since != c.want {
+					t.Fatalf("at %d: %d, %v, want %d", c.at, since, err, c.want)
+				}
+			}
+		}
+		if since, err := t.tl.Failing(t.Context(), "y", 20); err != nil || since != 20 {
+			t.Fatalf("another target: %d, %v", since, err)
+		}
+	}},
 	{name: "the leases of a topic are listed by their end", check: func(t *trial) {
 		var want []message.UID
 		for i := range 5 {

@@ -509,6 +509,38 @@ func (b *bucket) waitingForPull() order {
 	return all
 }
 
+// Upcoming lists the topics from which a message can be pulled by until.
+func (t *Timeline) Upcoming(ctx context.Context, until message.Milli) (topics []string, err error) {
+	for n := range t.Buckets() {
+		err = t.in(ctx, n, func(b *bucket) error {
+			for topic, stretches := range b.pulls {
+				if stretches.due() <= until {
+					topics = append(topics, topic)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			break
+		}
+	}
+	return topics, err
+}
+
+// Failing notes a failure of a webhook's target, or a success.
+func (t *Timeline) Failing(ctx context.Context, target string, at message.Milli) (since message.Milli, err error) {
+	err = t.in(ctx, scheduler.PausesBucket, func(*bucket) error {
+		if at == 0 {
+			delete(t.failing, target)
+		} else if _, known := t.failing[target]; !known {
+			t.failing[target] = at
+		}
+		since = t.failing[target]
+		return nil
+	})
+	return since, err
+}
+
 // Pulled counts messages for pull.
 func (t *Timeline) Pulled(ctx context.Context, topics []string,
 	until []message.Milli) ([]scheduler.PullCount, error) {

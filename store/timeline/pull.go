@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -236,6 +238,39 @@ func (t *Redis) leases(ctx context.Context, bucket message.Bucket,
 		page.Leases = append(page.Leases, l)
 	}
 	return page, first, a.done()
+}
+
+// Upcoming lists the topics from which a message can be pulled by until. It reads in steps; what changes meanwhile may
+// be left out.
+func (t *Redis) Upcoming(ctx context.Context, until message.Milli) (topics []string, err error) {
+	failed := 0
+	for _, k := range t.keys {
+		for from := int64(0); ; from += readyStep {
+			page, e := t.rdb.ZRangeByScore(ctx, k.of("pulls"), &redis.ZRangeBy{Min: "-inf",
+				Max: strconv.FormatInt(int64(until), 10), Offset: from, Count: readyStep}).Result()
+			if e = translate(e); e != nil {
+				err = fmt.Errorf("list what can be pulled: %w", e)
+				failed++
+			}
+			if topics = append(topics, page...); len(page) < readyStep {
+				break
+			}
+		}
+	}
+	if failed < len(t.keys) {
+		err = nil
+	}
+	return topics, err
+}
+
+// Failing notes a failure of a webhook's target, or a success.
+func (t *Redis) Failing(ctx context.Context, target string, at message.Milli) (message.Milli, error) {
+	a := t.run(ctx, &call{bucket: scheduler.PausesBucket, script: "failing", args: []any{target, int64(at)}})
+	since := message.Milli(a.optional("since"))
+	if err := a.done(); err != nil {
+		return 0, fmt.Errorf("note how %s does: %w", target, err)
+	}
+	return since, nil
 }
 
 // Pulled counts messages for pull in every bucket.

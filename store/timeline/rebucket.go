@@ -54,8 +54,8 @@ const (
 var (
 	moving = []string{"due", "msg", "mark", "name", "names", "next", "claimed", "pull", "chain", "serial", "lease",
 		"leased", "expires", "grant", "parked", "behind", "dead", "tomb", "tombs", "refused", "ended"}
-	staying = []any{"pulls", "leasing", "lanes", "chained", "counts", "gen", "paused", "big", "trimmed", "outbox",
-		"calls", "called", "outboxed", "quarantine", "ended"}
+	staying = []any{"pulls", "leasing", "lanes", "chained", "counts", "gen", "paused", "failing", "big", "trimmed",
+		"outbox", "calls", "called", "outboxed", "quarantine", "ended"}
 	fencing = []string{"term", "meta"}
 )
 

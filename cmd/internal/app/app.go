@@ -20,6 +20,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/bridge/rejects"
 	"github.com/tarry-mq/tarry/bridge/request"
+	"github.com/tarry-mq/tarry/bridge/webhook"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -53,6 +54,7 @@ type App struct {
 	gate      *gate
 	instance  instance // what the APIs ask
 	topics    *scheduler.Topics
+	webhooks  *webhook.Service
 	*cluster
 	api        *api.Server
 	health     *health
@@ -90,8 +92,8 @@ func join(o *opened) (a *App, err error) {
 		return nil, err
 	}
 	// Each step builds on the parts of the steps before.
-	steps := []func() error{a.wireNATS, a.wireScheduler, a.wireIntake, a.wireJournal, a.wireElection, a.wireDrainer,
-		a.wireHTTP, a.wireRequests}
+	steps := []func() error{a.wireNATS, a.wireScheduler, a.wireWebhooks, a.wireIntake, a.wireJournal, a.wireElection,
+		a.wireDrainer, a.wireHTTP, a.wireRequests}
 	for _, step := range steps {
 		if err := step(); err != nil {
 			return nil, err
@@ -140,8 +142,11 @@ func (a *App) wireScheduler() (err error) {
 	}
 	a.nudge, err = request.NewNudge(request.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
-		Heard:      func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
-		HeardTopic: func(topic string, due message.Milli) { a.scheduler.Hear(topic, due) },
+		Heard: func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
+		HeardTopic: func(topic string, due message.Milli) {
+			a.scheduler.Hear(topic, due)
+			a.webhooks.Heard(topic, due)
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("build nudge: %w", err)
@@ -159,7 +164,7 @@ func (a *App) wireScheduler() (err error) {
 		NamesSure:   a.journal.mode == journal.Sync,
 		CallTimeout: a.callTimeout(), StopTimeout: a.cfg.Stop.Timeout,
 		Topics: a.topics, DeadKeep: a.cfg.Dead.Keep, Journal: a.answers(),
-		Admit: a.gate.admit, Announce: a.announce, AnnouncePull: a.nudge.AnnounceTopic, AskPauses: a.askPauses,
+		Admit: a.gate.admit, Announce: a.announce, AnnouncePull: a.announcePull, AskPauses: a.askPauses,
 		Backlog: a.contents.Backlog, Passed: a.contents.Passed, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
@@ -179,12 +184,29 @@ func (a *App) announce(bucket message.Bucket, due message.Milli) {
 	}
 }
 
+// announcePull informs webhooks, here and on other instances, and consumers there.
+func (a *App) announcePull(topic string, due message.Milli) {
+	a.webhooks.Heard(topic, due)
+	a.nudge.AnnounceTopic(topic, due)
+}
+
 // askPauses makes the leader, this instance or another, read the pauses.
 func (a *App) askPauses(ctx context.Context) error {
 	if leads, err := a.leader.ReadPauses(ctx); leads {
 		return err
 	}
 	return a.pauses.Ask(ctx)
+}
+
+func (a *App) wireWebhooks() error {
+	allow, err := networks("webhook.allow", a.cfg.Webhook.Allow)
+	if err != nil {
+		return err
+	}
+	a.webhooks = webhook.New(webhook.Config{Source: a.scheduler, Topics: a.topics, Clock: a.clock,
+		Instance: a.cfg.Instance, Version: a.options.Version, Allow: allow, Own: a.own, Drain: a.cfg.Stop.Timeout,
+		Log: a.log, Registerer: a.registry})
+	return a.webhooks.Use(targetsOf(a.cfg.Topics))
 }
 
 func (a *App) wireIntake() (err error) {
@@ -232,11 +254,9 @@ func (a *App) wireHTTP() (err error) {
 	if err != nil {
 		return err
 	}
-	proxies := make([]netip.Prefix, len(a.cfg.HTTP.Proxies))
-	for i, network := range a.cfg.HTTP.Proxies {
-		if proxies[i], err = config.ParseNetwork(network); err != nil {
-			return fmt.Errorf("http.proxies: %w", err)
-		}
+	proxies, err := networks("http.proxies", a.cfg.HTTP.Proxies)
+	if err != nil {
+		return err
 	}
 	a.api, err = api.New(api.Config{
 		Service: a.instance, Topics: a.topics, Cluster: a.cluster, Ready: a.health.checks, Clocks: a.health.clocksErr,
@@ -255,6 +275,17 @@ func (a *App) wireHTTP() (err error) {
 		return fmt.Errorf("build http: %w", err)
 	}
 	return nil
+}
+
+// networks reads the networks that a setting names.
+func networks(setting string, texts []string) (all []netip.Prefix, err error) {
+	all = make([]netip.Prefix, len(texts))
+	for i, network := range texts {
+		if all[i], err = config.ParseNetwork(network); err != nil {
+			return nil, fmt.Errorf("%s: %w", setting, err)
+		}
+	}
+	return all, nil
 }
 
 // wireRequests also serves the HTTP API's calls over NATS; the operators' calls only if the settings say so.
@@ -362,6 +393,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 		working, workCtx := errgroup.WithContext(edgeCtx)
 		working.Go(func() error { return a.intake.Run(workCtx) })
 		working.Go(func() error { return a.requests.Run(workCtx) })
+		working.Go(func() error { return a.webhooks.Run(workCtx) })
 		return working.Wait()
 	})
 	a.log.Info().Str("address", a.listener.Addr().String()).Str("version", a.options.Version).Msg("serving http")

@@ -28,7 +28,8 @@ var arrows = map[string][]string{
 	"cmd/internal/app": {"cmd/internal/config", "election", "scheduler", "scheduler/lead", "scheduler/message",
 		"scheduler/record", "store/timeline", "store/memory",
 		"store/journal", "bridge/link", "bridge/publish", "bridge/intake", "bridge/request", "bridge/rejects",
-		"bridge/answer", "bridge/api", "bridge/wire"},
+		"bridge/answer", "bridge/api", "bridge/webhook", "bridge/wire"},
+	"bridge/webhook":          {"scheduler", "scheduler/message", "bridge/answer", "bridge/wire"},
 	"election":                {},
 	"scheduler":               {"scheduler/message"},
 	"scheduler/message":       {},
@@ -71,6 +72,8 @@ var drivers = map[string][]string{
 		"bridge/bridgetest", "cmd/internal/app", "cmd/internal/doctor", "deploy/e2e/site"},
 	"github.com/nats-io/nats-server": {"cmd/internal/app"},
 	"github.com/sony/sonyflake":      {"scheduler"},
+	"code.dny.dev/ssrf":              {"bridge/webhook"},
+	"github.com/standard-webhooks":   {"bridge/webhook", "deploy/e2e"},
 	// config reads a DSN with it
 	"github.com/go-sql-driver/mysql": {"store/journal", "cmd/internal/config", "deploy/lab"},
 	"github.com/pressly/goose":       {"store/journal"},

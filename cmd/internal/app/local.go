@@ -116,6 +116,9 @@ func (o *opened) openNATS(ctx context.Context) (err error) {
 		durable: o.cfg.Data != "", log: o.options.Log,
 		user: o.cfg.NATS.User, password: o.cfg.NATS.Password.Reveal(), auth: o.cfg.NATS.Token.Reveal(),
 	})
+	if err == nil {
+		o.own = append(o.own, o.ns.Addr())
+	}
 	return err
 }
 

@@ -68,6 +68,7 @@ type opened struct {
 	probes       net.Listener // nil where none is wanted, as of seeds
 	seeds        net.Listener
 	peers        net.Listener // nil without fast takeovers
+	own          []net.Addr   // at which this process listens
 	address      string       // at which other instances reach this one over HTTP
 	registry     *prometheus.Registry
 	data         string // the directory for the files of an instance without Redis
@@ -154,6 +155,7 @@ func (o *opened) listen(setting, address string) (net.Listener, error) {
 		}
 		return nil, fmt.Errorf("listen: %s %q: %w%s", setting, address, err, hint)
 	}
+	o.own = append(o.own, l.Addr())
 	o.onStop("the listener of "+setting, func() error {
 		if err := l.Close(); !errors.Is(err, net.ErrClosed) { // its server closes it as well
 			return err

@@ -5,6 +5,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/webhook"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -18,6 +19,9 @@ func (a *App) Reload(next config.Serve) error {
 		return fmt.Errorf("reload: %w", err)
 	}
 	if err := useTopics(a.topics, next); err != nil {
+		return fmt.Errorf("reload: %w", err)
+	}
+	if err := a.webhooks.Use(targetsOf(next.Topics)); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
 	a.api.SetTokens(tokensOf(next.HTTP.Tokens))
@@ -50,14 +54,34 @@ func useTopics(t *scheduler.Topics, cfg config.Serve) error {
 		if err != nil {
 			return fmt.Errorf("topics[%d].retry: %w", i, err)
 		}
+		deliver := answer.Delivers(c.Deliver)
+		if c.Deliver == config.DeliverWebhook {
+			deliver = scheduler.DeliverPull
+		}
 		list[i] = &scheduler.Topic{
 			Pattern: c.Pattern, Retry: schedule, TTL: c.TTL, Rate: c.Rate, CatchUp: c.CatchUpRate,
-			Deliver: answer.Delivers(c.Deliver), Lease: c.Lease, Serial: c.Serial,
+			Deliver: deliver, Lease: c.Lease, Serial: c.Serial, Webhook: c.Deliver == config.DeliverWebhook,
 			Dead: c.Dead, Expired: c.Expired, Drop: c.Core == "drop", Partitions: c.Partitions,
 		}
 	}
 	t.Set(list, fallback)
 	return nil
+}
+
+// targetsOf returns the targets of webhooks.
+func targetsOf(topics []config.Topic) (all []webhook.Target) {
+	for _, c := range topics {
+		if c.Deliver != config.DeliverWebhook {
+			continue
+		}
+		t := webhook.Target{Pattern: c.Pattern, URL: c.Webhook.URL, Timeout: c.Webhook.Timeout,
+			Concurrency: c.Webhook.Concurrency, Batch: c.Webhook.Batch}
+		for _, secret := range c.Webhook.Secrets {
+			t.Secrets = append(t.Secrets, secret.Reveal())
+		}
+		all = append(all, t)
+	}
+	return all
 }
 
 // scheduleOf reads a schedule; an empty text means no schedule.

@@ -139,24 +139,36 @@ func natsURL() text {
 func webURL() text {
 	return text{"url", "http://host:port or https://host:port, a path may follow", func(s string) string {
 		s = withScheme(s)
-		if phrase := firstOf(noCredentials(s), printable(s)); phrase != "" {
-			return phrase
-		}
-		u, err := url.Parse(s)
-		switch {
-		case err != nil:
-			return "is not a URL"
-		case u.Scheme != "http" && u.Scheme != "https":
-			return "begins with neither http:// nor https://"
-		case u.RawQuery != "" || u.ForceQuery || u.Fragment != "" || strings.HasSuffix(s, "#"):
+		if noCredentials(s) == "" && strings.ContainsAny(s, "?#") {
 			return "has a query or a fragment"
-		case u.Hostname() == "":
-			return "names no host"
-		case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
-			return firstOf(checkHost(u.Hostname()), checkPort(u.Port(), 1))
 		}
-		return checkHost(u.Hostname())
+		return checkURL(s)
 	}}
+}
+
+// targetURL is where webhooks post.
+func targetURL() text {
+	return text{"url", "http:// or https://, a host, and a port, path and query if need be", checkURL}
+}
+
+func checkURL(s string) string {
+	if phrase := firstOf(noCredentials(s), printable(s)); phrase != "" {
+		return phrase
+	}
+	u, err := url.Parse(s)
+	switch {
+	case err != nil:
+		return "is not a URL"
+	case u.Scheme != "http" && u.Scheme != "https":
+		return "begins with neither http:// nor https://"
+	case u.Fragment != "" || strings.HasSuffix(s, "#"):
+		return "has a fragment"
+	case u.Hostname() == "":
+		return "names no host"
+	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
+		return firstOf(checkHost(u.Hostname()), checkPort(u.Port(), 1))
+	}
+	return checkHost(u.Hostname())
 }
 
 // withScheme makes host:port a URL, and leaves everything else as it is.

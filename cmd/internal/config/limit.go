@@ -225,8 +225,9 @@ func (l text) read(given string) (any, error) {
 
 // several is a list of 1 to max different items of one kind. Outside YAML, commas separate them.
 type several struct {
-	of  text
-	max int
+	of     text
+	max    int
+	secret bool // errors number the items and do not show them
 }
 
 func (l several) noun() string  { return l.of.noun() + ",..." }
@@ -252,14 +253,18 @@ func (l several) items(items []string) (any, error) {
 		if items[i] == "" {
 			return nil, fmt.Errorf("has an empty item %d", i+1)
 		}
+		name := shown(items[i])
+		if l.secret {
+			name = fmt.Sprintf("number %d", i+1)
+		}
 		if slices.Contains(items[:i], items[i]) {
-			return nil, fmt.Errorf("has %s twice", shown(items[i]))
+			return nil, fmt.Errorf("has %s twice", name)
 		}
 		if phrase := l.of.check(items[i]); phrase != "" {
 			if len(items) == 1 {
 				return nil, errors.New(phrase)
 			}
-			return nil, fmt.Errorf("has item %s, which %s", shown(items[i]), phrase)
+			return nil, fmt.Errorf("has item %s, which %s", name, phrase)
 		}
 	}
 	return items, nil

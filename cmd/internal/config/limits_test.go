@@ -141,6 +141,10 @@ func edges(t *testing.T) map[string]edge {
 			bad: map[string]string{"proxy": "is neither an IP address nor a network",
 				"10.0.0.1/33": "is neither an IP address nor a network", "10.0.0.1,": "has an empty item 2"},
 		},
+		"webhook.allow": {
+			good: []string{"10.0.0.1", "10.0.0.0/8,fd00::/8"},
+			bad:  map[string]string{"hooks.example.com": "is neither an IP address nor a network"},
+		},
 		"http.token": {
 			good: []string{strings.Repeat("x", 16), strings.Repeat("~", 512)},
 			bad: map[string]string{

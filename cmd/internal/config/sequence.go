@@ -5,6 +5,9 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
+
+	flat "github.com/knadh/koanf/maps"
 )
 
 // sequence is a setting that is a list of sections, such as topics. Only a file can hold one: it has no spelling for
@@ -76,12 +79,29 @@ func (l *loader) items(q sequence, at string, value any, source string) (found [
 	return found
 }
 
+// flatten names the parts of a section within an item as the rows do.
+func (q sequence) flatten(item map[string]any) map[string]any {
+	all := make(map[string]any, len(item))
+	for name, value := range item {
+		part, is := value.(map[string]any)
+		if !is || !slices.ContainsFunc(q.rows, func(s setting) bool { return strings.HasPrefix(s.name, name+".") }) {
+			all[name] = value
+			continue
+		}
+		for inner, value := range part {
+			all[name+"."+inner] = value
+		}
+	}
+	return all
+}
+
 func (r *reading) item(at string, value any) map[string]any {
 	tree, ok := value.(map[string]any)
 	if !ok {
 		r.refuse(at, Problem{Wrong: "is not " + r.list.one + ", which is a section"})
 		return nil
 	}
+	tree = r.list.flatten(tree)
 	item := map[string]any{}
 	var names []string
 	for _, row := range r.list.rows {
@@ -110,5 +130,5 @@ func (r *reading) item(at string, value any) map[string]any {
 		}
 		r.refuse(at+"."+shownName(key), Problem{Wrong: wrong})
 	}
-	return item
+	return flat.Unflatten(item, ".")
 }

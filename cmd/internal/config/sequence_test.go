@@ -194,8 +194,11 @@ func TestMistakesInALongListAreToldInBrief(t *testing.T) {
 
 func TestTopicsAreReadWhole(t *testing.T) {
 	t.Parallel()
+	secret := "whsec_" + strings.Repeat("A", 32)
 	content := "topics:\n" +
 		"  - {pattern: orders.dead}\n" +
+		"  - {pattern: hooks, deliver: webhook, serial: true, webhook: {url: 'https://a.example/in?x=1', secrets: [" +
+		secret + "], timeout: 3s, concurrency: 2, batch: 5}}\n" +
 		"  - {pattern: 'orders.>', retry: '0,2m', ttl: 24h, core: drop, rate: 50, catch_up_rate: 12.5, dead: " +
 		"orders.dead, expired: ops.late, partitions: 8, deliver: mq}\n" +
 		"  - pattern: '*.late'\n" +
@@ -208,7 +211,8 @@ func TestTopicsAreReadWhole(t *testing.T) {
 	plain := Topic{Core: "hold"}
 	first, last := plain, plain
 	first.Pattern, last.Pattern = "orders.dead", "*.late"
-	want := []Topic{first, {
+	want := []Topic{first, {Pattern: "hooks", Core: "hold", Deliver: "webhook", Serial: true,
+		Webhook: Webhook{"https://a.example/in?x=1", []Secret{Secret(secret)}, 3 * time.Second, 2, 5}}, {
 		Pattern: "orders.>", Retry: "0,2m", TTL: 24 * time.Hour, Core: "drop", Rate: 50, CatchUpRate: 12.5,
 		Dead: "orders.dead", Expired: "ops.late",
 		Partitions: 8, Deliver: "mq",
@@ -221,6 +225,8 @@ func TestTopicsAreReadWhole(t *testing.T) {
 func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 	t.Parallel()
 	topic := func(fields string) string { return "topics: [{pattern: a.b}, {pattern: c, " + fields + "}]" }
+	secret := "whsec_" + strings.Repeat("A", 32)
+	hook := "deliver: webhook, webhook: {url: 'http://a', secrets: [" + secret + "]"
 	for content, want := range map[string]string{
 		"topics: x": "topics: is not a list (limit: a list of up to " +
 			"1000 sections), from ",
@@ -260,9 +266,24 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 		topic("ttl: 90000h"):      "is above 87672h",
 		topic("core: keep"): `topics[1].core: "keep" is not one of the ` +
 			`choices (limit: hold or drop)`,
-		topic("serial: true"):           `topics[1].serial: "true" goes with deliver: pull alone`,
-		topic("deliver: pull, rate: 5"): `topics[1].rate: "5" goes with deliver: mq alone`,
-		topic("lease: 99ms"):            "topics[1].lease: ",
+		topic("serial: true"):                                          `topics[1].serial: "true" goes with `,
+		topic("webhook: {batch: 5}"):                                   "topics[1].webhook: goes with deliver: webhook alone",
+		topic("deliver: webhook"):                                      "topics[1].webhook.url: is not set, and deliver: ",
+		topic("deliver: webhook, webhook: {url: 'http://a'}"):          "topics[1].webhook.secrets: is not set",
+		topic(hook + "}, rate: 5"):                                     `topics[1].rate: "5" goes with deliver: mq alone`,
+		topic(hook + "}, lease: 5s"):                                   `topics[1].lease: "5s" does not go with`,
+		topic(hook + ", tries: 5}"):                                    "topics[1].webhook.tries: is not a setting of",
+		topic(hook + ", concurrency: 257}"):                            "is above 256",
+		topic("webhook: {url: 'ftp://a'}"):                             "begins with neither http:// nor https://",
+		topic("webhook: {url: 'http://me:too@a'}"):                     "holds a user, password or token",
+		topic("webhook: 5"):                                            "topics[1].webhook: is not a setting of",
+		topic("webhook: {secrets: [sesame]}"):                          "does not begin with whsec_ (limit: ",
+		topic("webhook: {secrets: [whsec_AAAA]}"):                      "has 3 bytes (limit: ",
+		topic("webhook: {secrets: [whsec_AAAA, sesame]}"):              "has item number 1, which has 3 bytes",
+		topic("webhook: {secrets: [" + secret + ", " + secret + "]}"):  "has number 2 twice",
+		topic("webhook: {secrets: ['whsec_!" + secret + "', sesame]}"): "which is not base64 after whsec_",
+		topic("deliver: pull, rate: 5"):                                `topics[1].rate: "5" goes with deliver: mq alone`,
+		topic("lease: 99ms"):                                           "topics[1].lease: ",
 		topic(
 			"deliver: push"): `topics[1].deliver: "push" is not one of the choices`,
 		topic("retry: soon"): `topics[1].retry: "soon" has a `,
@@ -290,6 +311,8 @@ func TestTopicsThatCannotBeMeantAreRefusedWithTheirPlace(t *testing.T) {
 		_, err := loaded(t, content)
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, ErrRefused) {
 			t.Errorf("%.200s: got %v\nwant %s", content, err, want)
+		} else if strings.Contains(err.Error(), "whsec_A") || strings.Contains(err.Error(), "sesame") {
+			t.Errorf("shows a secret: %v", err)
 		}
 	}
 	if _, err := loaded(

@@ -30,6 +30,7 @@ type Serve struct {
 	Buckets   int       `koanf:"buckets"`
 	Claim     Claim     `koanf:"claim"`
 	Publish   Publish   `koanf:"publish"`
+	Webhook   Webhooks  `koanf:"webhook"`
 	Retry     string    `koanf:"retry"` // as wire.ParseRetry reads it; may be empty
 	Dead      Dead      `koanf:"dead"`
 	Topics    []Topic   `koanf:"topics"`
@@ -159,6 +160,11 @@ type Claim struct {
 type Publish struct {
 	Timeout time.Duration `koanf:"timeout"`
 	Pending int           `koanf:"pending"`
+}
+
+// Webhooks says to which networks webhooks may post although they are not public.
+type Webhooks struct {
+	Allow []string `koanf:"allow"`
 }
 
 // Dead says how long dead messages are kept; 0 means forever.

@@ -87,10 +87,10 @@ func settings() []setting {
 		{name: "http.probe_listen", of: serve, limit: listenAddress(),
 			help: "address on which only /livez and /readyz are also served, in plain HTTP and to anybody: for " +
 				"probers without certificates"},
-		{name: "http.hosts", of: serve | dev, limit: several{hostName(), 64},
+		{name: "http.hosts", of: serve | dev, limit: several{of: hostName(), max: 64},
 			help: "host names that clients may use if no token is required, for example behind a proxy; addresses " +
 				"and localhost are always allowed"},
-		{name: "http.proxies", of: serve, limit: several{network(), 64},
+		{name: "http.proxies", of: serve, limit: several{of: network(), max: 64},
 			help: "addresses and networks of proxies that limit their clients; of the memory for request bodies, any " +
 				"other caller, by its token or else its address, may hold at most a quarter"},
 		{name: "http.body_limit", fallback: "8MiB", of: serve | migrate, limit: size(64*kib, 256*mib),
@@ -130,7 +130,7 @@ func settings() []setting {
 			help: "address for the links by which standbys see at once that the leader is dead; off: they wait for its " +
 				"session to expire"},
 
-		{name: "nats.url", fallback: "nats://127.0.0.1:4222", of: serve | migrate, limit: several{natsURL(), 16},
+		{name: "nats.url", fallback: "nats://127.0.0.1:4222", of: serve | migrate, limit: several{of: natsURL(), max: 16},
 			help: "NATS servers; with store: memory and without this setting, NATS is embedded"},
 		{name: "nats.listen", fallback: "127.0.0.1:4222", of: serve | dev, limit: listenAddress(),
 			help: "address on which the embedded NATS is served; beyond loopback only with nats.user or nats.token, " +
@@ -166,7 +166,7 @@ func settings() []setting {
 		{name: "nats.admin", fallback: "false", of: serve | dev, limit: toggle{},
 			help: "also serve operators' calls on NATS, to every client that may publish to tarry.<namespace>.admin.>"},
 
-		{name: "redis.addrs", fallback: "127.0.0.1:6379", of: serve, limit: several{dialAddress(), 64},
+		{name: "redis.addrs", fallback: "127.0.0.1:6379", of: serve, limit: several{of: dialAddress(), max: 64},
 			help: "Redis server; or all Sentinels, with redis.master; or some nodes of a Cluster"},
 		{name: "redis.master", of: serve, limit: label(128),
 			help: "name of the master that the Sentinels watch"},
@@ -179,7 +179,7 @@ func settings() []setting {
 		{name: "redis.tls", fallback: "false", of: serve, limit: toggle{},
 			help: "use TLS for Redis, with the system's authorities (SSL_CERT_FILE names others)"},
 
-		{name: "zookeeper.servers", fallback: "127.0.0.1:2181", of: serve, limit: several{dialAddress(), 16},
+		{name: "zookeeper.servers", fallback: "127.0.0.1:2181", of: serve, limit: several{of: dialAddress(), max: 16},
 			help: "ZooKeeper servers, preferably all of the ensemble"},
 		{name: "zookeeper.session", fallback: "6s", of: serve, limit: span(2*second, 40*second),
 			help: "session time-out: how long a silent leader stays leader; the servers have limits too (by default " +
@@ -218,6 +218,8 @@ func settings() []setting {
 			help: "how long NATS may take to acknowledge a delivery; at most half of zookeeper.session"},
 		{name: "publish.pending", fallback: "8192", of: serve, limit: integer(1, 65536),
 			help: "deliveries that may wait for NATS's acknowledgement at once"},
+		{name: "webhook.allow", of: serve | dev, limit: several{of: network(), max: 64},
+			help: "addresses and networks to which webhooks may post although they are not public"},
 		{name: "retry", computed: "0,0,2m,10m,10m,1h,2h,6h,15h", of: serve | dev, limit: schedule(),
 			help: "when a message that a consumer sent back is delivered again, if neither the message nor its topic " +
 				"has a schedule; after the last delay it is dead"},

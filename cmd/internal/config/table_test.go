@@ -113,7 +113,7 @@ func TestEverySettingHasItsFieldAndEveryFieldItsSetting(t *testing.T) {
 			if !ok {
 				continue
 			}
-			if secret := field.Type().Name() == "Secret"; secret != s.secret {
+			if secret := strings.HasSuffix(field.Type().String(), ".Secret"); secret != s.secret {
 				t.Errorf("%s of %s: secret in one of table and struct only", s.name, of)
 			}
 		}
@@ -126,7 +126,7 @@ func TestEverySettingHasItsFieldAndEveryFieldItsSetting(t *testing.T) {
 
 func TestEveryListHasItsSliceAndEveryFieldOfAnItemItsRow(t *testing.T) {
 	t.Parallel()
-	plain := regexp.MustCompile(`^[a-z0-9]+(_[a-z]+)*$`)
+	plain := regexp.MustCompile(`^([a-z]+\.)?[a-z0-9]+(_[a-z]+)*$`)
 	items := map[string]any{"http.tokens": &Token{}, "topics": &Topic{}}
 	for of, target := range map[command]any{serve | dev | migrate: &Serve{}, client: &Client{}} {
 		found := lists(target)
@@ -153,7 +153,7 @@ func TestEveryListHasItsSliceAndEveryFieldOfAnItemItsRow(t *testing.T) {
 			field, ok := at[s.name]
 			if !ok || !plain.MatchString(s.name) || s.help == "" || strings.HasSuffix(s.help, ".") {
 				t.Errorf("%s[].%s: no field, no plain name or no help", q.name, s.name)
-			} else if secret := field.Type().Name() == "Secret"; secret != s.secret {
+			} else if secret := strings.HasSuffix(field.Type().String(), ".Secret"); secret != s.secret {
 				t.Errorf("%s[].%s: secret in one of row and struct only", q.name, s.name)
 			}
 			if s.fallback != "" {

@@ -64,9 +64,9 @@ func tokenList() sequence {
 		rows: []setting{
 			{name: "name", limit: tokenName(64), help: "name of the caller, for the log; unique among the tokens"},
 			{name: "sha256", secret: true, limit: tokenHash(), help: "SHA-256 of the token in hex"},
-			{name: "push", limit: several{pattern(), maxPatterns},
+			{name: "push", limit: several{of: pattern(), max: maxPatterns},
 				help: "topics it may push to, and whose messages it may cancel, reschedule and run one by one"},
-			{name: "pull", limit: several{pattern(), maxPatterns}, help: "topics it may pull from"},
+			{name: "pull", limit: several{of: pattern(), max: maxPatterns}, help: "topics it may pull from"},
 			{name: "read", fallback: "false", limit: toggle{},
 				help: "it may look up, list and count messages of all topics, and see topics, cluster and metrics"},
 			{name: "operate", fallback: "false", limit: toggle{}, help: "it may act as an operator, on all " +

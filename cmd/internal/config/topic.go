@@ -1,7 +1,9 @@
 package config
 
 import (
+	"encoding/base64"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -10,7 +12,7 @@ import (
 // Topic is an item of topics: the settings of the topics that match its pattern. If several match, the first applies.
 type Topic struct {
 	Pattern     string        `koanf:"pattern"`
-	Deliver     string        `koanf:"deliver"` // mq or pull; empty: mq, unless camellia's sendMsg sends it
+	Deliver     string        `koanf:"deliver"` // mq, pull or webhook; empty: mq, unless camellia's sendMsg sends it
 	Lease       time.Duration `koanf:"lease"`   // 0: 30 s
 	Serial      bool          `koanf:"serial"`
 	Retry       string        `koanf:"retry"` // as wire.ParseRetry reads it; empty: the setting retry
@@ -21,7 +23,20 @@ type Topic struct {
 	Dead        string        `koanf:"dead"` // subjects that get copies; empty for none
 	Expired     string        `koanf:"expired"`
 	Partitions  int           `koanf:"partitions"` // 0: the subject stays as it is
+	Webhook     Webhook       `koanf:"webhook"`
 }
+
+// Webhook is the target of a topic with deliver: webhook.
+type Webhook struct {
+	URL         string        `koanf:"url"`
+	Secrets     []Secret      `koanf:"secrets"`     // as Standard Webhooks writes them
+	Timeout     time.Duration `koanf:"timeout"`     // 0: 10 s
+	Concurrency int           `koanf:"concurrency"` // 0: 8
+	Batch       int           `koanf:"batch"`       // 0: each message by itself
+}
+
+// DeliverWebhook is the value of deliver for topics whose messages are posted.
+const DeliverWebhook = "webhook"
 
 const (
 	maxTopics = 1000
@@ -43,15 +58,16 @@ func topicList() sequence {
 		required: []string{"pattern"},
 		rows: []setting{
 			{name: "pattern", limit: pattern(), help: "the topics that this section is for"},
-			{name: "deliver", computed: "mq", limit: choice{"mq", "pull"},
-				help: "where due messages go if a push does not say it: mq is NATS, and pull leaves them to consumers " +
-					"that fetch them over HTTP; camellia's sendMsg is for pull unless mq is said here"},
+			{name: "deliver", computed: "mq", limit: choice{"mq", "pull", DeliverWebhook},
+				help: "where due messages go if a push does not say it: mq is NATS, pull leaves them to consumers " +
+					"that fetch them over HTTP, and webhook posts them; camellia's sendMsg is for pull unless mq is " +
+					"said here"},
 			{name: "lease", computed: "30s", limit: span(wire.LeastLease, wire.MostLease),
 				help: "how long a consumer may hold a message that it has pulled, if neither the pull nor the push " +
 					"says it"},
 			{name: "serial", fallback: "false", limit: toggle{},
 				help: "hand out the messages of one key one after the other: the next once the one before has ended; " +
-					"needs deliver: pull"},
+					"needs deliver: pull or webhook"},
 			{name: "retry", computed: "the setting retry", limit: schedule(),
 				help: "when a message without its own schedule is delivered again, after a consumer sent it back or " +
 					"NATS permanently refused it; after the last delay it is dead"},
@@ -68,6 +84,16 @@ func topicList() sequence {
 			{name: "partitions", computed: "none", limit: integer(1, 1024),
 				help: "number of parts of the subject: messages are due on it with .0, .1 and so on; a key always " +
 					"has the same part"},
+			{name: "webhook.url", limit: targetURL(), help: "where the messages are posted; needs deliver: webhook"},
+			{name: "webhook.secrets", secret: true, limit: several{of: hookSecret(), max: 8, secret: true},
+				help: "secrets that sign what is posted, as in Standard Webhooks, one signature each: so that a receiver " +
+					"can change from one to the next"},
+			{name: "webhook.timeout", computed: "10s", limit: span(100*time.Millisecond, 5*time.Minute),
+				help: "how long the target may take to answer"},
+			{name: "webhook.concurrency", computed: "8", limit: integer(1, 256),
+				help: "requests that an instance has under way at once, for all topics of the pattern together"},
+			{name: "webhook.batch", computed: "each message by itself", limit: integer(1, 1000),
+				help: "post JSON arrays of up to so many messages that are ready; see docs/webhooks.md"},
 		},
 	}
 }
@@ -81,8 +107,11 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 	source := l.source(name)
 	for i, t := range all {
 		refuse := func(field, value, wrong string) {
-			l.refuseAt(name, Problem{Name: fmt.Sprintf("%s[%d].%s", name, i, field), Value: shown(value), Wrong: wrong,
-				Source: source})
+			p := Problem{Name: fmt.Sprintf("%s[%d].%s", name, i, field), Wrong: wrong, Source: source}
+			if value != "" {
+				p.Value = shown(value)
+			}
+			l.refuseAt(name, p)
 		}
 		if err := wire.CheckNotOwn(t.Pattern, prefix); err != nil {
 			refuse("pattern", t.Pattern, phrase(err))
@@ -94,11 +123,25 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 				break
 			}
 		}
-		if field, value := t.forNATS(); t.Deliver == wire.PullWord && field != "" {
+		if field, value := t.forNATS(); t.pulled() && field != "" {
 			refuse(field, value, "goes with deliver: mq alone")
 		}
-		if t.Serial && t.Deliver != wire.PullWord {
-			refuse("serial", "true", "goes with deliver: pull alone; on NATS partitions keep a key in order")
+		if t.Serial && !t.pulled() {
+			refuse("serial", "true", "goes with deliver: pull or webhook; on NATS partitions keep a key in order")
+		}
+		h := &t.Webhook
+		hooked := t.Deliver == DeliverWebhook
+		switch {
+		case !hooked && (h.URL != "" || len(h.Secrets) > 0 || h.Timeout > 0 || h.Concurrency > 0 || h.Batch > 0):
+			refuse("webhook", "", "goes with deliver: webhook alone")
+		case hooked && h.URL == "":
+			refuse("webhook.url", "", "is not set, and deliver: webhook needs it")
+		case hooked && len(h.Secrets) == 0:
+			refuse("webhook.secrets", "", "is not set, and deliver: webhook needs one; make it with: "+
+				"echo whsec_$(openssl rand -base64 32)")
+		}
+		if hooked && t.Lease > 0 {
+			refuse("lease", showSpan(t.Lease), "does not go with deliver: webhook, which has webhook.timeout")
 		}
 		for _, c := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
 			switch err := wire.CheckNotOwn(c.subject, prefix); {
@@ -110,6 +153,26 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 			}
 		}
 	}
+}
+
+// pulled reports whether the topic's messages wait in the order for consumers that pull, of whom webhooks are one.
+func (t *Topic) pulled() bool { return t.Deliver == wire.PullWord || t.Deliver == DeliverWebhook }
+
+// hookSecret is a secret as Standard Webhooks writes it.
+func hookSecret() text {
+	return text{"secret", "whsec_ and base64 of 24 to 64 random bytes", func(s string) string {
+		encoded, ok := strings.CutPrefix(s, "whsec_")
+		key, err := base64.StdEncoding.DecodeString(encoded)
+		switch {
+		case !ok:
+			return "does not begin with whsec_"
+		case err != nil:
+			return "is not base64 after whsec_"
+		case len(key) < 24 || len(key) > 64:
+			return fmt.Sprintf("has %d bytes", len(key))
+		}
+		return ""
+	}}
 }
 
 // forNATS returns a setting, with its value, that only concerns what NATS carries.

@@ -1,0 +1,161 @@
+package webhook
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+const (
+	// answerBytes is how much of an answer is read, so that the connection can be used again.
+	answerBytes = 4 << 10
+	// retryAfterMost bounds how long a target may ask not to be tried.
+	retryAfterMost = 24 * time.Hour
+)
+
+// verdict is what a target's answer means for the messages of a request.
+type verdict struct {
+	verb   scheduler.Verb // Ack, Nack or Bury
+	reason string         // for the history: the status, never the answer's body
+	after  time.Duration  // how long the target asks not to be tried
+}
+
+// post posts messages and judges the answer.
+func (s *Service) post(ctx context.Context, t *target, g group) verdict {
+	v := s.ask(ctx, t, g)
+	outcome := map[scheduler.Verb]string{scheduler.Ack: "delivered", scheduler.Nack: "failed", scheduler.Bury: "gone"}
+	s.posts.WithLabelValues(t.Pattern, outcome[v.verb]).Inc()
+	s.note(ctx, t, v)
+	return v
+}
+
+func (s *Service) ask(ctx context.Context, t *target, g group) verdict {
+	ctx, stop := context.WithTimeoutCause(ctx, t.timeout, fmt.Errorf("no answer within %s", t.timeout))
+	defer stop()
+	began := time.Now()
+	r, err := s.request(ctx, t, g)
+	if err == nil {
+		var a *http.Response
+		if a, err = s.client.Do(r); err == nil {
+			s.seconds.Observe(time.Since(began).Seconds())
+			_, _ = io.Copy(io.Discard, io.LimitReader(a.Body, answerBytes)) // the status has said everything
+			_ = a.Body.Close()
+			return judge(a, time.Now())
+		}
+	}
+	if inner := (*url.Error)(nil); errors.As(err, &inner) { // without the URL, which may hold a secret
+		err = inner.Err
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	return verdict{verb: scheduler.Nack, reason: "the target could not be asked: " + err.Error()}
+}
+
+// judge reads the status of an answer.
+func judge(a *http.Response, now time.Time) verdict {
+	v := verdict{verb: scheduler.Nack, reason: fmt.Sprintf("the target answered %d", a.StatusCode)}
+	switch {
+	case a.StatusCode >= 200 && a.StatusCode < 300:
+		v.verb = scheduler.Ack
+	case a.StatusCode == http.StatusGone:
+		v.verb = scheduler.Bury
+	default:
+		v.after = min(retryAfter(a.Header.Get("Retry-After"), now), retryAfterMost)
+	}
+	return v
+}
+
+// retryAfter reads a Retry-After header: seconds or a date. It returns 0 if there is none.
+func retryAfter(text string, now time.Time) time.Duration {
+	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return time.Duration(seconds) * time.Second
+	}
+	if at, err := http.ParseTime(text); err == nil {
+		return max(at.Sub(now), 0)
+	}
+	return 0
+}
+
+// request builds the request for messages. A target with Batch always gets an array, one of one message too.
+func (s *Service) request(ctx context.Context, t *target, g group) (*http.Request, error) {
+	id, body, kind := string(g[0].UID), g[0].Body, "application/octet-stream"
+	if t.Batch > 0 {
+		list := make([]wire.Pulled, len(g))
+		uids := sha256.New()
+		for i, m := range g {
+			list[i] = answer.Pulled(m, 0)
+			_, _ = io.WriteString(uids, string(m.UID)) // never fails
+		}
+		body, kind = wire.AppendPosted(nil, list), "application/json"
+		if len(g) > 1 {
+			id = "batch_" + hex.EncodeToString(uids.Sum(nil)[:16])
+		}
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, t.URL, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Content-Type", kind)
+	r.Header.Set("User-Agent", "tarry/"+s.cfg.Version)
+	if t.Batch == 0 {
+		describe(r.Header, g[0])
+	}
+	now := time.Now()
+	signatures := make([]string, len(t.signers))
+	for i, signer := range t.signers {
+		if signatures[i], err = signer.Sign(id, now, body); err != nil {
+			return nil, err
+		}
+	}
+	r.Header.Set(standardwebhooks.HeaderWebhookID, id)
+	r.Header.Set(standardwebhooks.HeaderWebhookTimestamp, strconv.FormatInt(now.Unix(), 10))
+	r.Header.Set(standardwebhooks.HeaderWebhookSignature, strings.Join(signatures, " "))
+	return r, nil
+}
+
+// describe adds the headers of a message, and those that say what it is, as on NATS.
+func describe(h http.Header, m *scheduler.PulledMessage) {
+	given := http.Header{}
+	for _, one := range m.Headers {
+		given.Add(one.Name, one.Value)
+	}
+	for name, values := range given {
+		if !slices.Contains(reserved(), name) && !strings.HasPrefix(name, "Webhook-") {
+			h[name] = values
+		}
+	}
+	id := m.ID
+	if id == "" {
+		id = string(m.UID)
+	}
+	for name, value := range map[string]string{wire.HeaderSubject: m.Topic, wire.HeaderID: id, wire.HeaderKey: m.Key,
+		wire.HeaderDue:     strconv.FormatInt(int64(m.Due), 10),
+		wire.HeaderAttempt: strconv.FormatUint(uint64(m.Attempt+m.Mark.Refusals), 10)} {
+		if value != "" {
+			h.Set(name, value)
+		}
+	}
+}
+
+// reserved are the headers that belong to the connection, or to the request as a whole, in Go's form.
+func reserved() []string {
+	return []string{"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Keep-Alive",
+		"Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+}

@@ -1,0 +1,213 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"reflect"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Source is the part of the scheduler from which webhooks pull.
+type Source interface {
+	Upcoming(ctx context.Context, within time.Duration) ([]string, error)
+	Await(ctx context.Context, topic string, within time.Duration) bool
+	Pull(ctx context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error)
+	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
+	Failing(ctx context.Context, target string, failed bool) (since time.Time, err error)
+	Pause(ctx context.Context, pattern, by string) (inEffect bool, err error)
+}
+
+// Config configures a Service.
+type Config struct {
+	Source            Source
+	Topics            *scheduler.Topics
+	Clock             *scheduler.Clock
+	Instance, Version string
+	// Allow are networks that targets may be in although they are not public; Own are this process's listeners, which
+	// no target may be.
+	Allow []netip.Prefix
+	Own   []net.Addr
+	// Drain is how long Run waits for answers once it stops.
+	Drain      time.Duration
+	Log        zerolog.Logger
+	Registerer prometheus.Registerer
+}
+
+// Service posts what is ready. Use says to where.
+type Service struct {
+	cfg     Config
+	client  *http.Client
+	targets atomic.Pointer[map[string]*target] // by pattern
+	heard   chan string                        // topics; "" is all of them
+	work    sync.WaitGroup
+	posts   *prometheus.CounterVec
+	seconds prometheus.Histogram
+}
+
+const (
+	// soon is how far ahead a topic gets a goroutine, and lookEvery how often topics are listed. An announcement that is
+	// lost costs at most that time.
+	soon      = 20 * time.Second
+	lookEvery = 5 * time.Second
+	// heardMost bounds what was heard and not yet looked at. The rest waits for the next list.
+	heardMost = 4096
+	// pullRest is the pause after a pull that failed.
+	pullRest = 250 * time.Millisecond
+	// pullBytes bounds the bodies of one pull, and so of one batch.
+	pullBytes = 1 << 20
+)
+
+// New builds a Service without targets.
+func New(cfg Config) *Service {
+	s := &Service{cfg: cfg, client: newClient(cfg.Allow, cfg.Own), heard: make(chan string, heardMost),
+		posts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_webhook_posts_total",
+			Help: "Requests to webhooks' targets, by pattern of topics and outcome: delivered, failed, gone."},
+			[]string{"pattern", "outcome"}),
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "tarry_webhook_seconds",
+			Help:    "How long webhooks' targets took to answer, in seconds.",
+			Buckets: prometheus.ExponentialBuckets(0.002, 3, 10)}),
+	}
+	cfg.Registerer.MustRegister(s.posts, s.seconds)
+	s.targets.Store(&map[string]*target{})
+	return s
+}
+
+// Use replaces all targets. One that stays as it is keeps what it knows of its requests.
+func (s *Service) Use(all []Target) error {
+	before, next := *s.targets.Load(), make(map[string]*target, len(all))
+	for _, one := range all {
+		if t := before[one.Pattern]; t != nil && reflect.DeepEqual(t.Target, one) {
+			next[one.Pattern] = t
+			continue
+		}
+		t, err := newTarget(one)
+		if err != nil {
+			return fmt.Errorf("webhook of %s: %w", one.Pattern, err)
+		}
+		next[one.Pattern] = t
+	}
+	s.targets.Store(&next)
+	s.Heard("", 0)
+	return nil
+}
+
+// of returns the target of a topic, or nil.
+func (s *Service) of(topic string) *target {
+	targets := *s.targets.Load()
+	if len(targets) == 0 {
+		return nil
+	}
+	if t := s.cfg.Topics.Of(topic); t != nil && t.Webhook {
+		return targets[t.Pattern]
+	}
+	return nil
+}
+
+// Heard tells that a message of a topic is due earlier than was known; without a topic, that any may be.
+func (s *Service) Heard(topic string, due message.Milli) {
+	if topic == "" || s.of(topic) != nil && due.Time().Before(s.cfg.Clock.Now().Add(soon)) {
+		select {
+		case s.heard <- topic:
+		default:
+		}
+	}
+}
+
+// Run posts until ctx ends. Then it waits for the answers that are under way; what was not begun goes back.
+func (s *Service) Run(ctx context.Context) error {
+	posting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	again := map[string]bool{} // by topics with a goroutine: whether it was heard of meanwhile
+	ended := make(chan string)
+	begin := func(topic string) {
+		if _, runs := again[topic]; runs || s.of(topic) == nil {
+			if runs {
+				again[topic] = true
+			}
+			return
+		}
+		again[topic] = false
+		s.work.Go(func() {
+			s.consume(ctx, posting, topic)
+			select {
+			case ended <- topic:
+			case <-ctx.Done():
+			}
+		})
+	}
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		topic := ""
+		select {
+		case <-ctx.Done():
+			continue
+		case <-tick.C:
+		case topic = <-s.heard:
+		case topic = <-ended:
+			restart := again[topic]
+			if delete(again, topic); !restart {
+				continue
+			}
+		}
+		if topic != "" {
+			begin(topic)
+		} else if len(*s.targets.Load()) > 0 {
+			topics, err := s.cfg.Source.Upcoming(ctx, soon)
+			if err != nil {
+				s.cfg.Log.Debug().Err(err).Msg("webhooks do not know what is ready")
+			}
+			for _, topic := range topics {
+				begin(topic)
+			}
+		}
+	}
+	defer time.AfterFunc(s.cfg.Drain, func() { cancel(errStopping) }).Stop()
+	s.work.Wait()
+	return nil
+}
+
+var errStopping = errors.New("the instance stopped before the target answered")
+
+// consume pulls what is ready on a topic, for as long as something will be soon.
+func (s *Service) consume(ctx, posting context.Context, topic string) {
+	for s.cfg.Source.Await(ctx, topic, soon) {
+		t := s.of(topic)
+		if t == nil {
+			return
+		}
+		slots := t.take(ctx)
+		if slots == 0 {
+			return
+		}
+		found, err := s.cfg.Source.Pull(ctx, scheduler.Poll{Topic: topic, Webhook: true, Max: max(slots, t.Batch),
+			Bytes: pullBytes, Lease: t.timeout + leaseMore, Consumer: fmt.Sprintf("%.64s", "webhook@"+s.cfg.Instance)})
+		groups := t.groups(found)
+		t.slots.Release(int64(slots - len(groups)))
+		for _, g := range groups {
+			s.work.Go(func() {
+				defer t.slots.Release(1)
+				s.deliver(ctx, posting, t, g)
+			})
+		}
+		if err != nil && ctx.Err() == nil {
+			s.cfg.Log.Debug().Err(err).Str("topic", topic).Msg("a webhook could not pull")
+			select {
+			case <-time.After(pullRest):
+			case <-ctx.Done():
+			}
+		}
+	}
+}

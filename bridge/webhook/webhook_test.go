@@ -1,0 +1,431 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+const patience = 10 * time.Second
+
+func TestJudge_ReadsTheStatus(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	for _, c := range []struct {
+		status int
+		header string
+		verb   scheduler.Verb
+		after  time.Duration
+	}{
+		{status: 200, verb: scheduler.Ack},
+		{status: 204, header: "60", verb: scheduler.Ack},
+		{status: 299, verb: scheduler.Ack},
+		{status: 301, verb: scheduler.Nack},
+		{status: 400, verb: scheduler.Nack},
+		{status: 410, header: "60", verb: scheduler.Bury},
+		{status: 429, header: "60", verb: scheduler.Nack, after: time.Minute},
+		{status: 503, header: now.Add(time.Hour).UTC().Format(http.TimeFormat), verb: scheduler.Nack, after: time.Hour},
+		{status: 503, header: now.Add(-time.Hour).UTC().Format(http.TimeFormat), verb: scheduler.Nack},
+		{status: 503, header: "1000000", verb: scheduler.Nack, after: 24 * time.Hour},
+		{status: 503, header: "-5", verb: scheduler.Nack},
+		{status: 503, header: "99999999999999999999", verb: scheduler.Nack},
+		{status: 503, header: "soon", verb: scheduler.Nack},
+	} {
+		v := judge(&http.Response{StatusCode: c.status, Header: http.Header{"Retry-After": {c.header}}}, now)
+		if v.verb != c.verb || (v.after-c.after).Abs() > time.Second || !strings.Contains(v.reason, fmt.Sprint(c.status)) {
+			t.Errorf("%d, Retry-After %q: %+v", c.status, c.header, v)
+		}
+	}
+}
+
+func TestGuard_RefusesWhatIsNotPublic(t *testing.T) {
+	t.Parallel()
+	own, err := net.Listen("tcp", "0.0.0.0:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	_, port, _ := net.SplitHostPort(own.Addr().String())
+	mine := "192.0.2.1"
+	if all, err := net.InterfaceAddrs(); err == nil {
+		for _, a := range all {
+			if n := a.(*net.IPNet); n.IP.To4() != nil && !n.IP.IsLoopback() {
+				mine = n.IP.String()
+			}
+		}
+	}
+	for allowed, addresses := range map[string]map[string]bool{
+		"": {"93.184.216.34:443": true, "[2606:2800:220:1::1]:80": true, "[::ffff:93.184.216.34]:80": true,
+			"127.0.0.1:80": false, "127.9.9.9:80": false, "[::1]:80": false, "0.0.0.0:80": false, "[::]:80": false,
+			"10.1.2.3:80": false, "172.16.0.1:80": false, "192.168.1.1:80": false, "169.254.169.254:80": false,
+			"100.64.0.1:80": false, "224.0.0.1:80": false, "255.255.255.255:80": false, "198.18.0.1:80": false,
+			"[::ffff:10.0.0.1]:80": false, "[64:ff9b::7f00:1]:80": false, "[64:ff9b:1::1]:80": false,
+			"[fe80::1]:80": false, "[fe80::1%lo]:80": false, "[fc00::1]:80": false, "[ff02::1]:80": false,
+			"[2002:7f00:1::]:80": false, "[2001::1]:80": false, "nonsense": false},
+		"10.0.0.0/8,::1/128,127.0.0.0/8": {"10.1.2.3:80": true, "[::1]:80": true, "[::ffff:10.0.0.1]:80": true,
+			"192.168.1.1:80": false, "127.0.0.1:80": true,
+			"127.0.0.1:" + port: false, "[::1]:" + port: false, "0.0.0.0:" + port: false, "[::]:" + port: false},
+		"0.0.0.0/0": {mine + ":" + port: false, mine + ":1": true, "8.8.8.8:" + port: true},
+	} {
+		var allow []netip.Prefix
+		for text := range strings.SplitSeq(allowed, ",") {
+			if text != "" {
+				allow = append(allow, netip.MustParsePrefix(text))
+			}
+		}
+		g := newGuard(allow, []net.Addr{own.Addr()})
+		for address, want := range addresses {
+			if err := g.control("tcp", address, nil); (err == nil) != want {
+				t.Errorf("allow %q: %s: %v, want %t", allowed, address, err, want)
+			}
+		}
+	}
+}
+
+// source is a scheduler with a few messages.
+type source struct {
+	t       *testing.T
+	mu      sync.Mutex
+	ready   []scheduler.PulledMessage
+	settled []scheduler.Settlement
+	answers []func(orders []scheduler.Settlement) ([]scheduler.Settled, []error) // of the next calls of Settle
+	polls   []scheduler.Poll
+	since   time.Time // of failing
+	noted   []bool
+	paused  []string
+}
+
+func (s *source) Upcoming(context.Context, time.Duration) ([]string, error) {
+	return []string{"a.b"}, nil
+}
+
+func (s *source) Await(ctx context.Context, _ string, _ time.Duration) bool {
+	for ctx.Err() == nil {
+		s.mu.Lock()
+		n := len(s.ready)
+		s.mu.Unlock()
+		if n > 0 {
+			return true
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(time.Millisecond):
+		}
+	}
+	return false
+}
+
+func (s *source) Pull(_ context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.polls = append(s.polls, p)
+	n := min(p.Max, len(s.ready))
+	found := s.ready[:n]
+	s.ready = s.ready[n:]
+	return found, nil
+}
+
+func (s *source) Settle(_ context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.answers) > 0 {
+		answer := s.answers[0]
+		if s.answers = s.answers[1:]; answer != nil {
+			return answer(orders)
+		}
+	}
+	s.settled = append(s.settled, orders...)
+	results := make([]scheduler.Settled, len(orders))
+	for i, o := range orders {
+		results[i] = scheduler.Settled{Code: scheduler.SettleDone, Until: message.CeilMilli(time.Now().Add(o.Lease))}
+	}
+	return results, make([]error, len(orders))
+}
+
+func (s *source) Failing(_ context.Context, _ string, failed bool) (time.Time, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.noted = append(s.noted, failed); !failed {
+		s.since = time.Time{}
+	} else if s.since.IsZero() {
+		s.since = time.Now()
+	}
+	return s.since, nil
+}
+
+func (s *source) Pause(_ context.Context, pattern, by string) (bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.paused = append(s.paused, pattern+" by "+by)
+	return true, nil
+}
+
+// give makes messages ready; a body with "again" was tried before.
+func (s *source) give(lease time.Duration, bodies ...string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i, body := range bodies {
+		m := &message.Message{UID: message.UID(fmt.Sprintf("t-%016d", i)), Topic: "a.b", Body: []byte(body), Attempt: 1}
+		if strings.Contains(body, "again") {
+			m.Mark.Refusals = 1
+		}
+		s.ready = append(s.ready, scheduler.PulledMessage{Nonce: 7,
+			LeasedMessage: scheduler.LeasedMessage{Message: m, Until: message.CeilMilli(time.Now().Add(lease))}})
+	}
+}
+
+// verbs waits for n settlements, and returns them in brief.
+func (s *source) verbs(n int) (all []string) {
+	s.t.Helper()
+	lab.Eventually(s.t, patience, func() error {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if len(s.settled) < n {
+			return fmt.Errorf("%d of %d settlements", len(s.settled), n)
+		}
+		all = nil
+		for _, o := range s.settled {
+			all = append(all, fmt.Sprint(o.Verb, " ", strings.TrimLeft(string(o.UID), "t-0"), " ", o.Delay*boolean(o.HasDelay)))
+		}
+		return nil
+	})
+	slices.Sort(all)
+	return all
+}
+
+func boolean(b bool) time.Duration {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// trial is a service with a target that answers by answer, 204 without.
+type trial struct {
+	*source
+	*Service
+	mu     sync.Mutex
+	bodies []string
+}
+
+func (r *trial) posted() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.bodies)
+}
+
+func start(t *testing.T, target Target, answer func(body string, w http.ResponseWriter)) (*trial, func()) {
+	t.Helper()
+	r := &trial{source: &source{t: t}}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, _ := io.ReadAll(q.Body)
+		r.mu.Lock()
+		r.bodies = append(r.bodies, string(body))
+		r.mu.Unlock()
+		if answer != nil {
+			answer(string(body), w)
+		}
+	}))
+	t.Cleanup(server.Close)
+	topics := &scheduler.Topics{}
+	topics.Set([]*scheduler.Topic{{Pattern: "a.*", Webhook: true, Deliver: scheduler.DeliverPull,
+		Retry: message.Retry{Delays: []time.Duration{time.Minute, time.Minute}}}}, message.Retry{})
+	r.Service = New(Config{Source: r.source, Topics: topics, Clock: scheduler.NewClock(scheduler.System()),
+		Instance: "me", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Drain: 100 * time.Millisecond,
+		Log: zerolog.Nop(), Registerer: prometheus.NewRegistry()})
+	target.Pattern, target.URL = "a.*", server.URL
+	if err := r.Use([]Target{target}); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	over := make(chan error, 1)
+	go func() { over <- r.Run(ctx) }()
+	stop := sync.OnceFunc(func() {
+		cancel()
+		if err := <-over; err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(stop)
+	return r, stop
+}
+
+func want[T any](t *testing.T, what string, got, want T) {
+	t.Helper()
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("%s: %v, want %v", what, got, want)
+	}
+}
+
+func TestRun_SettlesByTheAnswer(t *testing.T) {
+	t.Parallel()
+	r, _ := start(t, Target{}, func(body string, w http.ResponseWriter) {
+		switch body {
+		case "gone":
+			w.WriteHeader(http.StatusGone)
+		case "bad":
+			w.WriteHeader(http.StatusInternalServerError)
+		case "early": // before the schedule
+			w.Header().Set("Retry-After", "5")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "late":
+			w.Header().Set("Retry-After", "120")
+			w.WriteHeader(http.StatusServiceUnavailable)
+		case "cut":
+			panic(http.ErrAbortHandler)
+		}
+	})
+	r.give(time.Minute, "", "fine", "gone", "bad", "early", "late", "cut")
+	ack, nack, bury := scheduler.Ack, scheduler.Nack, scheduler.Bury
+	expect := []string{fmt.Sprint(ack, "  0s"), fmt.Sprint(ack, " 1 0s"), fmt.Sprint(bury, " 2 0s"),
+		fmt.Sprint(nack, " 3 0s"), fmt.Sprint(nack, " 4 0s"), fmt.Sprint(nack, " 5 2m0s"), fmt.Sprint(nack, " 6 0s")}
+	slices.Sort(expect)
+	want(t, "settled", r.verbs(7), expect)
+}
+
+func TestRun_PullsNoMoreThanItCanPost(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	r, _ := start(t, Target{Concurrency: 2}, func(string, http.ResponseWriter) { <-hold })
+	r.give(time.Minute, "a", "b", "c")
+	lab.Eventually(t, patience, func() error {
+		if n := len(r.posted()); n < 2 {
+			return fmt.Errorf("%d requests", n)
+		}
+		return nil
+	})
+	r.source.mu.Lock()
+	want(t, "left in the store", len(r.ready), 1)
+	want(t, "wanted", []any{r.polls[0].Max, r.polls[0].Webhook, r.polls[0].Consumer, r.polls[0].Lease},
+		[]any{2, true, "webhook@me", 30 * time.Second})
+	r.source.mu.Unlock()
+	close(hold)
+	r.verbs(3)
+}
+
+func TestRun_PostsTheMessagesOfAFailedBatchAlone(t *testing.T) {
+	t.Parallel()
+	r, _ := start(t, Target{Batch: 10, Concurrency: 1}, func(body string, w http.ResponseWriter) {
+		if strings.Contains(body, "poison") {
+			w.WriteHeader(http.StatusGone)
+		}
+	})
+	r.give(time.Minute, "x", "poison", "again")
+	r.verbs(3)
+	var sizes []int
+	for _, body := range r.posted() {
+		var all []struct{ Body string }
+		if err := json.Unmarshal([]byte(body), &all); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		sizes = append(sizes, len(all))
+	}
+	want(t, "messages of each request", sizes, []int{2, 1, 1, 1})
+	want(t, "settled", r.verbs(3), []string{fmt.Sprint(scheduler.Ack, "  0s"), fmt.Sprint(scheduler.Ack, " 2 0s"),
+		fmt.Sprint(scheduler.Bury, " 1 0s")})
+}
+
+// What was posted is settled as often as it takes, since it would be posted again.
+func TestRun_SettlesAgainUntilItIsAnswered(t *testing.T) {
+	t.Parallel()
+	r, _ := start(t, Target{}, nil)
+	away := func(orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
+		return make([]scheduler.Settled, len(orders)), []error{scheduler.ErrUnavailable}
+	}
+	r.source.mu.Lock()
+	r.answers = append(r.answers, away, away)
+	r.source.mu.Unlock()
+	r.give(time.Minute, "x")
+	r.verbs(1)
+	want(t, "posted", r.posted(), []string{"x"})
+}
+
+// A lease that may end before the answer is extended first; one that is lost belongs to somebody else.
+func TestRun_HoldsWhatItPosts(t *testing.T) {
+	t.Parallel()
+	r, _ := start(t, Target{Concurrency: 1}, nil)
+	r.give(time.Second, "x")
+	want(t, "settled", r.verbs(2), []string{fmt.Sprint(scheduler.Ack, "  0s"), fmt.Sprint(scheduler.Extend, "  0s")})
+
+	r.source.mu.Lock()
+	r.answers = append(r.answers, func(orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
+		return []scheduler.Settled{{Code: scheduler.SettleLost}}, []error{nil}
+	}, func([]scheduler.Settlement) ([]scheduler.Settled, []error) {
+		return make([]scheduler.Settled, 1), []error{errors.New("away")}
+	})
+	r.source.mu.Unlock()
+	r.give(time.Second, "lost") // extending it says so
+	r.give(-time.Second, "over")
+	r.give(time.Minute, "last")
+	r.verbs(3)
+	want(t, "posted", r.posted(), []string{"x", "last"})
+}
+
+func TestRun_StopsWithoutLosingAnything(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	defer close(hold)
+	r, stop := start(t, Target{Batch: 3, Concurrency: 1}, func(string, http.ResponseWriter) { <-hold })
+	r.give(time.Minute, "again 1", "again 2")
+	lab.Eventually(t, patience, func() error {
+		if len(r.posted()) == 0 {
+			return errors.New("nothing posted")
+		}
+		return nil
+	})
+	stop() // 1 is not answered within the drain and may have arrived: a try; 2 was not begun: no try
+	want(t, "settled", r.verbs(2), []string{fmt.Sprint(scheduler.Nack, "  0s"), fmt.Sprint(scheduler.Release, " 1 0s")})
+}
+
+func TestNote_PausesATargetThatFailedForFiveDays(t *testing.T) {
+	t.Parallel()
+	s := &source{t: t}
+	w := &Service{cfg: Config{Source: s, Clock: scheduler.NewClock(scheduler.System())}}
+	target, err := newTarget(Target{Pattern: "a.*"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	note := func(verb scheduler.Verb, later time.Duration) {
+		target.noted = target.noted.Add(-later)
+		w.note(t.Context(), target, verdict{verb: verb})
+	}
+	note(scheduler.Ack, 0)
+	note(scheduler.Ack, 0)
+	note(scheduler.Nack, 0) // too soon after a success
+	note(scheduler.Nack, 2*time.Second)
+	note(scheduler.Bury, 2*time.Second) // told already
+	note(scheduler.Nack, 2*time.Minute)
+	note(scheduler.Ack, 0) // a success always counts
+	note(scheduler.Ack, 2*time.Minute)
+	note(scheduler.Nack, 2*time.Second)
+	want(t, "noted", s.noted, []bool{false, true, true, false, false, true})
+	s.since = time.Now().Add(-giveUp + time.Minute)
+	note(scheduler.Nack, 2*time.Minute)
+	if len(s.paused) > 0 {
+		t.Fatalf("paused: %q", s.paused)
+	}
+	s.since = time.Now().Add(-giveUp)
+	note(scheduler.Nack, 2*time.Minute)
+	if len(s.paused) != 1 || !strings.HasPrefix(s.paused[0], "a.* by a webhook, whose target fails since 2") ||
+		!s.since.IsZero() {
+		t.Fatalf("paused: %q, failing since %s", s.paused, s.since)
+	}
+}
