@@ -26,6 +26,9 @@ type Pulling interface {
 	Leases(ctx context.Context, bucket message.Bucket, q LeaseQuery, now message.Milli) (LeasePage, error)
 	// Pulled counts, for each topic, the leased messages and those that are due at each of the times.
 	Pulled(ctx context.Context, topics []string, until []message.Milli) ([]PullCount, error)
+	// Behind reports whether a serial message that waits comes after another one of its topic and key, and which one has
+	// the key, if one has.
+	Behind(ctx context.Context, uid message.UID, topic, key string) (behind bool, by message.UID, err error)
 	// Upcoming lists the topics from which a message can be pulled by until, and perhaps a few whose first one comes
 	// later. A topic may occur more than once. It leaves out buckets that do not answer, unless none does.
 	Upcoming(ctx context.Context, until message.Milli) ([]string, error)

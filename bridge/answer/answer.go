@@ -121,7 +121,7 @@ func Info(i *message.Info) wire.Info {
 	w := wire.Info{
 		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
 		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Attempt,
-		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), ParkedWhy: i.ParkedWhy,
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), Why: Why(i.Why),
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 		Intake: intake(i.IntakeUnknown),
 	}
@@ -149,6 +149,15 @@ func Info(i *message.Info) wire.Info {
 		w.SetBody(i.Body)
 	}
 	return w
+}
+
+// Why returns a reason in the form of answers, or nil without one.
+func Why(w message.Why) *wire.Why {
+	if w.Word == "" {
+		return nil
+	}
+	return &wire.Why{Word: string(w.Word), Detail: w.Detail, Since: wire.FormatTime(int64(w.Since)),
+		Next: wire.FormatTime(int64(w.Next)), By: w.By}
 }
 
 func name(i *message.Info) string {

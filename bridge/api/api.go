@@ -39,6 +39,10 @@ type Config struct {
 	Journal Journal
 	// Rejects are the pushes by tag that were refused. If nil, their routes answer 501 needs_jetstream.
 	Rejects Rejects
+	// Intake finds pushes that no instance has accepted; nil for none.
+	Intake interface {
+		Look(ctx context.Context, q wire.WhyQuery) ([]wire.WhyPush, []wire.WhyPlace)
+	}
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	// JournalMode is the journal's mode as in the settings, off, async or sync, for /v1/cluster. If empty, /v1/cluster

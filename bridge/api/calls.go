@@ -42,6 +42,7 @@ var reads = map[string]route{
 	"rejects":  {pattern: "GET /v1/rejects"},
 	"reject":   {pattern: "GET /v1/rejects/{sequence}"},
 	"cluster":  {pattern: "GET /v1/cluster"},
+	"why":      {pattern: "GET /v1/why"},
 }
 
 // admins are the calls of operators. Each call is logged, as over HTTP.

@@ -88,6 +88,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 		{"rejects", `{"topic":"bills"}`, "GET", "/v1/rejects?topic=bills", ""},
 		{"reject", `{"sequence":1}`, "GET", "/v1/rejects/1", ""},
 		{"cluster", `{}`, "GET", "/v1/cluster", ""},
+		{"why", `{"id":"a b"}`, "GET", "/v1/why?id=a%20b", ""},
 	} {
 		got, want := askCall(t, reads, c.name, c.request), call(t, d, c.method, c.target, c.body)
 		if got.status != want.status || got.raw != want.raw {
@@ -108,7 +109,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 	} {
 		askCall(t, admins, name, request).want(t, 200, "")
 	}
-	if len(admins) != 10 || len(reads) != 9 || fmt.Sprint(w.cluster.reasons) != "[new kernel]" {
+	if len(admins) != 10 || len(reads) != 10 || fmt.Sprint(w.cluster.reasons) != "[new kernel]" {
 		t.Errorf("%d calls of operators, %d that read; resigned for %q", len(admins), len(reads), w.cluster.reasons)
 	}
 	for _, word := range []string{`"who":"nats"`, `"operation":"pause"`, `"operation":"resign"`, `"operation":"verify"`,

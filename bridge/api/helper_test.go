@@ -138,6 +138,10 @@ func (p pullers) Pull(context.Context, scheduler.Poll) ([]scheduler.PulledMessag
 	return p.found, p.failure
 }
 
+func (p pullers) Held(context.Context, string, string, int, int) ([]message.UID, int, bool, error) {
+	return []message.UID{uidA}, 7, true, p.failure
+}
+
 func (p pullers) GiveBack(_ context.Context, found []scheduler.PulledMessage) {
 	if p.gave != nil {
 		p.gave.Add(int64(len(found)))

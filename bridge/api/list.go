@@ -152,7 +152,7 @@ func (s *Server) explain(ctx context.Context, page []record.Record, messages []w
 	}
 	for i := range page {
 		if overdue(&page[i]) {
-			messages[i].ParkedWhy = parked[page[i].Topic]
+			messages[i].Why = answer.Why(parked[page[i].Topic])
 		}
 	}
 }

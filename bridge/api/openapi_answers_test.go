@@ -57,6 +57,7 @@ var (
 		"GET /v1/messages/{id}/history":  slices.Concat(away, noSuch, []error{scheduler.ErrRejected}),
 		"POST /v1/messages/{id}/restore": slices.Concat(away, noSuch, []error{context.DeadlineExceeded}),
 		"GET /v1/forecast":               away,
+		"GET /v1/why":                    nil, // each place in the answer
 		"POST /v1/restore":               slices.Concat(away, stopped),
 		"POST /v1/verify":                slices.Concat(away, stopped),
 		"POST /v1/redeliver":             slices.Concat(away, stopped),
@@ -116,6 +117,8 @@ var badMore = [][3]string{
 	{"POST", "/v1/messages/a/restore", `{"nonsense":1}`},
 	{"POST", "/v1/messages/a/restore", `{"dry_run":true,"dry_run":true}`}, {"POST", "/v1/messages/a/restore", `{`},
 	{"GET", "/v1/forecast?topic=", ""}, {"GET", "/v1/forecast?step=1ms", ""},
+	{"GET", "/v1/why", ""}, {"GET", "/v1/why?id=", ""}, {"GET", "/v1/why?topic=a.*", ""}, {"GET", "/v1/why?key=", ""},
+	{"GET", "/v1/why?nonsense=1", ""},
 	{"GET", "/v1/forecast?until=1h&step=x", ""}, {"GET", "/v1/forecast?until=x", ""},
 	{"POST", "/v1/restore", `{"overdue":1}`}, {"POST", "/v1/restore", `{"topic":""}`},
 	{"POST", "/v1/restore", `{"dry_run":1}`}, {"POST", "/v1/restore", `{"rate":-1}`},

@@ -40,6 +40,7 @@ func full() *world {
 			Body:    []byte("hello"), Mark: message.Mark{Uncertain: true, Refusals: 3, Lane: "ORDERS"},
 		},
 		State: message.StateDead, Version: 4, EndedAt: later, Reason: "no permission", IntakeUnknown: true, Bare: true,
+		Why: message.Why{Word: message.WhyStream, Detail: "full", Since: later, Next: later, By: "ORDERS"},
 	}
 	report := scheduler.Report{Looked: 9, Matched: 8, Done: 3, InFlight: 2, Maybe: 1, Ended: 1, Failed: 1,
 		IntakeUnknown: true}
@@ -162,9 +163,19 @@ func (w *world) service() service {
 func (w *world) config(c *api.Config) {
 	c.Service, c.Journal, c.JournalMode, c.Cluster = w.service(), w.journal, "async", w.cluster
 	c.Rejects = w.rejects
+	c.Intake = intakeOf{}
 	c.Now = func() time.Time { return noon }
 	c.Ready = func(context.Context) []api.Check { return w.ready }
 	c.Clocks = func() error { return w.clocks }
+}
+
+// intakeOf has one push that nobody has accepted.
+type intakeOf struct{}
+
+func (intakeOf) Look(_ context.Context, q wire.WhyQuery) ([]wire.WhyPush, []wire.WhyPlace) {
+	return []wire.WhyPush{{ID: "a", UID: string(uidB), Key: "k", Topic: "a.b", At: wire.FormatTime(int64(later)),
+			Why: &wire.Why{Word: string(message.WhyInIntake), Detail: "no instance has accepted it"}}},
+		[]wire.WhyPlace{{Place: "intake", Read: 5}, {Place: "aside", Error: "away"}}
 }
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

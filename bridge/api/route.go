@@ -58,6 +58,7 @@ func (s *Server) routes() {
 	s.journalRoutes(closed)
 	s.rejectRoutes(closed)
 	s.documentRoutes()
+	closed("GET /v1/why", rightRead, s.whyList)
 	closed("GET /v1/cluster", rightRead, s.cluster)
 	closed("POST /v1/cluster/resign", rightOperate, s.resign)
 	open("GET /livez", s.livez)

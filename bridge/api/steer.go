@@ -16,6 +16,9 @@ import (
 // time to time, from the goroutine of the call, with the progress so far. An operation on many messages that fails
 // reports what it had done.
 type Steering interface {
+	// Held finds messages of a topic, a key or both that have not ended, or are dead.
+	Held(ctx context.Context, topic, key string, limit, most int) (found []message.UID, looked int, whole bool,
+		err error)
 	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
 	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
 	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
@@ -36,7 +39,7 @@ type Steering interface {
 	// ParkedLanes lists the lanes that hold messages back, and the reasons.
 	ParkedLanes(ctx context.Context) ([]scheduler.Parked, error)
 	// ParkedTopics returns the reason for each of the topics that has messages held back.
-	ParkedTopics(ctx context.Context, topics []string) (map[string]string, error)
+	ParkedTopics(ctx context.Context, topics []string) (map[string]message.Why, error)
 	// Pause and Resume report whether the leader has applied the change.
 	Pause(ctx context.Context, pattern, by string) (inEffect bool, err error)
 	Resume(ctx context.Context, pattern string) (was, inEffect bool, err error)

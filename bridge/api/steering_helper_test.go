@@ -163,8 +163,12 @@ func (s *steering) ParkedLanes(context.Context) (all []scheduler.Parked, err err
 	return all, s.err
 }
 
-func (s *steering) ParkedTopics(context.Context, []string) (map[string]string, error) {
-	return s.parked, s.err
+func (s *steering) ParkedTopics(context.Context, []string) (map[string]message.Why, error) {
+	parked := map[string]message.Why{}
+	for topic, why := range s.parked {
+		parked[topic] = message.Why{Word: message.WhyNoListener, Detail: why}
+	}
+	return parked, s.err
 }
 
 func (s *steering) Pause(_ context.Context, pattern, by string) (bool, error) {

@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/http"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -50,7 +51,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 		}
 		for i := range counts {
 			a.Topics = append(a.Topics, counted(&counts[i]))
-			a.Topics[i].ParkedWhy = parked[counts[i].Topic]
+			a.Topics[i].Why = answer.Why(parked[counts[i].Topic])
 		}
 		pauses, err := s.cfg.Service.Pauses(ctx)
 		for i := range pauses {
@@ -80,7 +81,7 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		a.ParkedWhy = parked[topic]
+		a.Why = answer.Why(parked[topic])
 		pauses, err := s.cfg.Service.Pauses(ctx)
 		for i := range pauses { // the topic's own pause, or else the first that matches
 			if p := paused(&pauses[i]); p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {

@@ -21,7 +21,8 @@ func lookUp(t *testing.T, d *dev) {
 	r := pushed(t, c, m)
 	want := Message{ID: "seen", UID: r.UID, Key: "k", Topic: "seen.waiting", State: "waiting", Version: 1, Due: due,
 		Priority: 7, TTL: time.Minute, Attempt: 1,
-		Retries: "1m,2m~10%", Header: nats.Header{"X": {"1", "2"}}, Data: []byte("body \x00\xff")}
+		Retries: "1m,2m~10%", Header: nats.Header{"X": {"1", "2"}}, Data: []byte("body \x00\xff"),
+		Why: Why{Word: "not_due", Detail: "it is not due yet", Next: due}}
 	for _, ref := range []Ref{{ID: "seen"}, {ID: "seen", Key: "k"}, {ID: r.UID}} {
 		if got, err := c.Tarry().Get(t.Context(), ref); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%+v: got %+v, %v\nwant %+v", ref, got, err, want)
@@ -49,7 +50,7 @@ func lookUp(t *testing.T, d *dev) {
 	}
 	eventually(t, func() error {
 		got, err := c.Tarry().Get(t.Context(), Ref{ID: "paused"})
-		if err == nil && got.Parked == "" {
+		if err == nil && (got.Parked == "" || got.Why.Word != "paused") {
 			err = fmt.Errorf("it is %+v", got)
 		}
 		return err

@@ -1,7 +1,6 @@
 package tarry
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"time"
@@ -48,7 +47,8 @@ type Message struct {
 	Retries      Schedule  `json:"retry"` // its own schedule of retries, empty for the topic's
 	Refusals     uint32    // how often NATS refused it for good
 	Uncertain    bool      // an attempt may have reached consumers
-	Parked       string    // why the message is held back, or empty
+	Parked       string    // the lane in which the message is held back, or empty
+	Why          Why       // why it is where it is
 	EndedAt      time.Time `json:"ended_at"`
 	Kind         string    // how it ended, if State does not say: merged, requeued and the like
 	Other        string    // the uid of the message that it was merged into or continues as
@@ -60,19 +60,24 @@ type Message struct {
 	DataOmitted  bool        `json:"body_omitted"` // too large for an answer over NATS; HTTP has it whole
 }
 
+// Why says why a message is where it is. Word is for programs: not_due, retry, paused and the like, of the closed list
+// in docs/why.md. Detail is for people. By is who or what holds the message.
+type Why struct {
+	Word, Detail, By string
+	Since, Next      time.Time // zero if not known
+}
+
 // Get looks a message up. It needs a running instance.
 func (c *Client) Get(ctx context.Context, ref Ref) (Message, error) {
 	var a struct {
 		Message
-		TTL       string
-		ParkedWhy string `json:"parked_why"`
-		Body      *string
+		TTL  string
+		Body *string
 	}
 	if err := c.steer(ctx, "get", ref, ref, &a, true); err != nil {
 		return Message{}, err
 	}
 	m := a.Message
-	m.Parked = cmp.Or(a.ParkedWhy, m.Parked)
 	if ttl, err := wire.ParseTTL(a.TTL); err == nil {
 		m.TTL = ttl
 	}

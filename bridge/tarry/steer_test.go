@@ -318,14 +318,16 @@ func TestGet_ReadsAWholeMessage(t *testing.T) {
 		}
 		return `{"id":"order-1","uid":"0uid","key":"k","topic":"orders","state":"waiting","version":1,` +
 			`"due":"2030-01-31T08:00:00.000Z","priority":7,"ttl":"1h0m0s",` +
-			`"attempt":2,"uncertain":true,"parked":"paused","reason":"r","headers":{"X":["1","2"]},"body":"text"}`
+			`"attempt":2,"uncertain":true,"parked":"paused","why":{"word":"paused","by":"ann"},` +
+			`"reason":"r","headers":{"X":["1","2"]},"body":"text"}`
 	})
 	conn := wrap(t, nc)
 	due := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
 	got, err := conn.Tarry().Get(t.Context(), Ref{ID: "order-1"})
 	want := Message{ID: "order-1", UID: "0uid", Key: "k", Topic: "orders", State: "waiting", Version: 1, Due: due,
 		Priority: 7, TTL: time.Hour, Attempt: 2,
-		Uncertain: true, Parked: "paused", Reason: "r", Header: nats.Header{"X": {"1", "2"}}, Data: []byte("text")}
+		Uncertain: true, Parked: "paused", Why: Why{Word: "paused", By: "ann"},
+		Reason: "r", Header: nats.Header{"X": {"1", "2"}}, Data: []byte("text")}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)
 	}

@@ -210,8 +210,8 @@ type TopicCount struct {
 	Leased   int    `json:"leased"`
 	Held     int    `json:"held,omitempty"` // of waiting, behind another message of their key
 	Dead     int    `json:"dead"`
-	// ParkedWhy says why due messages wait, if they do.
-	ParkedWhy string `json:"parked_why,omitempty"`
+	// Why says why due messages wait, if they do.
+	Why *Why `json:"why,omitempty"`
 }
 
 // TopicCounts adds the pause that holds the topic back, or nil.

@@ -134,7 +134,7 @@ type Info struct {
 	Uncertain  bool                `json:"uncertain,omitempty"`
 	Refusals   uint32              `json:"refusals,omitempty"`
 	Parked     string              `json:"parked,omitempty"`
-	ParkedWhy  string              `json:"parked_why,omitempty"`
+	Why        *Why                `json:"why,omitempty"`
 	EndedAt    string              `json:"ended_at,omitempty"`
 	Kind       string              `json:"kind,omitempty"`
 	Other      string              `json:"other,omitempty"`
@@ -151,6 +151,15 @@ type Info struct {
 	BodyBase64 []byte              `json:"body_base64,omitempty"`
 	// BodyOmitted reports that the message has a body that is too large for this answer.
 	BodyOmitted bool `json:"body_omitted,omitempty"`
+}
+
+// Why says why a message is where it is. Word is one of a closed list; Detail is for people.
+type Why struct {
+	Word   string `json:"word"`
+	Detail string `json:"detail,omitempty"`
+	Since  string `json:"since,omitempty"`
+	Next   string `json:"next,omitempty"`
+	By     string `json:"by,omitempty"`
 }
 
 // SetBody stores a body in the field that preserves all its bytes.

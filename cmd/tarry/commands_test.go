@@ -131,7 +131,7 @@ func (scripted) Get(_ context.Context, ref scheduler.Ref) (message.Info, error) 
 		paid.Topic, paid.Key = "payments.\x1b[31mx", ""
 		return i, &scheduler.AmbiguousError{Candidates: []message.Info{i, paid}}
 	case "plain":
-		i.Headers, i.Body, i.Priority, i.TTL, i.Mark, i.ParkedWhy = nil, nil, 0, 0, message.Mark{}, ""
+		i.Headers, i.Body, i.Priority, i.TTL, i.Mark, i.Why = nil, nil, 0, 0, message.Mark{}, message.Why{}
 	case "binary":
 		i.Body, i.State, i.EndedAt, i.Reason = []byte{0xff, 0}, message.StateDead, someDue, "no \x1b[31mpermission"
 	case "steering":
@@ -173,7 +173,8 @@ func info(ref scheduler.Ref, state message.State) message.Info {
 			Body:    []byte("order 7131\nsecond line"),
 			Mark:    message.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
 		},
-		State: state, Version: 3, ParkedWhy: "stream ORDERS takes nothing now (it is full); next try in 3 s",
+		State: state, Version: 3, Why: message.Why{Word: message.WhyStream, By: "ORDERS", Next: someDue + 3000,
+			Detail: "stream ORDERS takes nothing now (it is full); next try in 3 s"},
 	}
 }
 
@@ -198,6 +199,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		"get": {
 			"get order-7131", "get order-7131 --key customer-9", "get plain", "get binary", "get steering",
 			"get nobody", "get twice", "get " + string(someUID),
+			"why order-7131", "why --topic orders.remind --key k", "why nobody", "why twice", "why", "why --topic a.*",
 		},
 		"cancel": {
 			"cancel order-7131", "cancel sent-back", "cancel flying", "cancel maybe", "cancel delivered",

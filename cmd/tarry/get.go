@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -53,7 +52,9 @@ func messageText(t clock, m *wire.Info) string {
 	line("refusals", number(int(m.Refusals)))
 	line("intake", m.Intake)
 	line("durable", m.Durable)
-	line("parked", cmp.Or(m.ParkedWhy, m.Parked))
+	if m.Why != nil {
+		line("why", strings.TrimSuffix(m.Why.Word+", "+m.Why.Detail, ", "))
+	}
 	if m.Uncertain {
 		line("uncertain", "an attempt may have reached a consumer")
 	}

@@ -55,8 +55,8 @@ func listPage(t clock, l *wire.MessageList, first bool) page {
 		if m.By != "" {
 			why = strings.TrimPrefix(why+", by "+m.By, ", ")
 		}
-		if m.ParkedWhy != "" {
-			why = strings.TrimPrefix(why+"; "+m.ParkedWhy, "; ")
+		if m.Why != nil {
+			why = strings.TrimPrefix(why+"; "+m.Why.Detail, "; ")
 		}
 		rows = append(rows, []string{t.at(m.Due), m.State, m.UID, printable(m.Topic, ""), name, printable(why, "")})
 	}

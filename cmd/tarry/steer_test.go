@@ -88,7 +88,7 @@ func (scripted) Dead(_ context.Context, topic, cursor string,
 	_, _ = fmt.Sscan(cursor, &from)
 	for i := from; i < 5 && len(page) < limit && topic != "nothing"; i++ {
 		m := info(scheduler.Ref{ID: fmt.Sprintf("order-%d", i)}, message.StateDead)
-		m.ParkedWhy = ""
+		m.Why = message.Why{}
 		m.UID, m.EndedAt, m.Reason = message.UID(fmt.Sprintf("t-%016d", i)), someDue+message.Milli(i),
 			"no \x1b[31mpermission"
 		if i%2 == 1 {
@@ -156,10 +156,14 @@ func (scripted) ParkedLanes(context.Context) ([]scheduler.Parked, error) {
 	return []scheduler.Parked{{Lane: "core:orders.remind", Why: someWhy}}, nil
 }
 
+func (scripted) Held(context.Context, string, string, int, int) ([]message.UID, int, bool, error) {
+	return []message.UID{someUID}, 5, false, nil
+}
+
 func (scripted) View(context.Context, ...*message.Info) error { return nil }
 
-func (scripted) ParkedTopics(context.Context, []string) (map[string]string, error) {
-	return map[string]string{"orders.remind": someWhy}, nil
+func (scripted) ParkedTopics(context.Context, []string) (map[string]message.Why, error) {
+	return map[string]message.Why{"orders.remind": {Word: message.WhyNoListener, Detail: someWhy}}, nil
 }
 
 func (scripted) Pause(_ context.Context, pattern, _ string) (bool, error) {

@@ -80,9 +80,12 @@ func resumedText(_ clock, p *wire.Paused) string {
 func topicsPage(t clock, l *wire.Topics, first bool) page {
 	rows := [][]string{{"TOPIC", "WAITING", "READY", "IN FLIGHT", "DEAD"}}
 	for _, t := range l.Topics {
+		why := ""
+		if t.Why != nil {
+			why = t.Why.Detail
+		}
 		rows = append(rows, []string{printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.Ready),
-			strconv.Itoa(t.InFlight),
-			strconv.Itoa(t.Dead), printable(t.ParkedWhy, "")})
+			strconv.Itoa(t.InFlight), strconv.Itoa(t.Dead), printable(why, "")})
 	}
 	p := page{text: columns{-40, -9, -9, -9, -9}.lines(rows, first), cursor: l.Cursor}
 	if len(l.Paused) > 0 {
@@ -107,8 +110,8 @@ func topicText(clk clock, t *wire.TopicCounts) string {
 		line("held", fmt.Sprintf("%d, behind another message of their key", t.Held))
 	}
 	line("dead", strconv.Itoa(t.Dead))
-	if t.ParkedWhy != "" {
-		line("parked", t.ParkedWhy)
+	if t.Why != nil {
+		line("why", t.Why.Detail)
 	}
 	if p := t.Paused; p != nil {
 		line("paused", fmt.Sprintf("%s, since %s, by %s", p.Pattern, clk.at(p.At), p.By))

@@ -20,14 +20,14 @@ func (r *Leader) ParkedLanes(ctx context.Context) ([]scheduler.Parked, error) {
 	parked := make([]scheduler.Parked, 0, len(names))
 	for _, name := range names {
 		if r.holdsBack(name) {
-			parked = append(parked, scheduler.Parked{Lane: name, Why: r.Why(name, "")})
+			parked = append(parked, scheduler.Parked{Lane: name, Why: r.Why(name, "").Detail})
 		}
 	}
 	return parked, nil
 }
 
 // ParkedTopics returns why messages are held back, for those of the given topics that have such messages.
-func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]string, error) {
+func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]message.Why, error) {
 	names, err := r.lanes(ctx)
 	if err != nil || len(names) == 0 {
 		return nil, err
@@ -38,7 +38,7 @@ func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]
 			paused = append(paused, name.Name())
 		}
 	}
-	parked := map[string]string{}
+	parked := map[string]message.Why{}
 	for _, topic := range topics {
 		if i := slices.IndexFunc(paused, func(pattern string) bool { return scheduler.Matches(pattern, topic) }); i >= 0 {
 			parked[topic] = r.Why(message.LanePaused.Lane(paused[i]), topic)
@@ -101,40 +101,49 @@ func (r *Leader) holdsBack(name message.Lane) bool {
 // Why returns why messages wait in a lane and when they are tried again. topic is the topic of the message in
 // question, or empty. The leader knows when the next try is; the other instances know the longest wait between two
 // tries.
-func (r *Leader) Why(name message.Lane, topic string) string {
+func (r *Leader) Why(name message.Lane, topic string) message.Why {
+	say := func(word message.WhyWord, detail string, more ...any) message.Why {
+		return message.Why{Word: word, Detail: fmt.Sprintf(detail, more...), By: name.Name()}
+	}
 	switch name.Kind() {
 	case message.LanePaused:
-		return name.Name() + " is paused"
+		return say(message.WhyPaused, "%s is paused", name.Name())
 	case message.LaneRate:
-		return "the rate of " + name.Name() + " lets no more go now"
+		return say(message.WhyRate, "the rate of %s lets no more go now", name.Name())
 	case message.LaneLate:
-		return "the catch-up rate of " + name.Name() + " lets no more go now"
+		return say(message.WhyCatchUp, "the catch-up rate of %s lets no more go now", name.Name())
 	}
-	next := "within " + lastBackoff.String()
+	next, at := "within "+lastBackoff.String(), message.Milli(0)
 	state := laneState{parked: true, gone: name.Kind() == message.LaneCore || name == sharedLane}
 	if l := r.leading.Load(); l != nil && name != sharedLane {
 		state = l.lanes.state(name, time.Now())
 		switch {
 		case !state.parked:
-			return destination(name) + " takes messages again; the message is on its way"
+			return say(message.WhyTurn, "%s takes messages again; the message is on its way", destination(name))
 		case state.wait > 0:
 			next = fmt.Sprintf("in %d s", (state.wait+time.Second-1)/time.Second)
+			at = r.cfg.Clock.Milli().Add(state.wait)
 		default:
 			next = "now"
 		}
 	}
+	why := message.Why{}
 	switch {
 	case name == sharedLane && topic != "":
-		return "nobody listens on " + topic + "; next try " + next
+		why = say(message.WhyNoListener, "nobody listens on %s; next try %s", topic, next)
+		why.By = topic
 	case name == sharedLane:
-		return fmt.Sprintf("nobody listens on subjects beyond the first %d of that kind; each is tried again %s",
-			maxCoreLanes, next)
+		why = say(message.WhyNoListener, "nobody listens on subjects beyond the first %d of that kind; each is tried "+
+			"again %s", maxCoreLanes, next)
 	case state.gone:
-		return "nobody listens on " + name.Name() + "; next try " + next
+		why = say(message.WhyNoListener, "nobody listens on %s; next try %s", name.Name(), next)
 	case state.why != "":
-		return destination(name) + " takes nothing now (" + state.why + "); next try " + next
+		why = say(message.WhyStream, "%s takes nothing now (%s); next try %s", destination(name), state.why, next)
+	default:
+		why = say(message.WhyStream, "%s takes nothing now; next try %s", destination(name), next)
 	}
-	return destination(name) + " takes nothing now; next try " + next
+	why.Next = at
+	return why
 }
 
 // destination describes where the messages of a lane are sent, in words.

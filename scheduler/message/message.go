@@ -151,8 +151,8 @@ type Info struct {
 	Other UID
 	// Reason describes the end, and its cause, in words for people.
 	Reason string
-	// ParkedWhy describes in words why the message waits in the lane that Mark names. It is set for answers alone.
-	ParkedWhy string
+	// Why says why the message is where it is. It is set for answers alone.
+	Why Why
 	// IntakeUnknown: the message has ended, and the intake may hold a later push of its name. It is set for answers
 	// alone.
 	IntakeUnknown bool

@@ -509,6 +509,21 @@ func (b *bucket) waitingForPull() order {
 	return all
 }
 
+// Behind reports whether a serial message waits behind another one of its key.
+func (t *Timeline) Behind(ctx context.Context, uid message.UID, topic, key string) (behind bool, by message.UID,
+	err error) {
+	err = t.in(ctx, uid.Bucket(t.Buckets()), func(b *bucket) error {
+		if e := b.entries[uid]; e != nil && e.pull != nil && e.pull.behind {
+			behind = true
+			if l := b.lines[topic+"\x00"+key]; l != nil && l.holder != nil {
+				by = l.holder.uid
+			}
+		}
+		return nil
+	})
+	return behind, by, err
+}
+
 // Upcoming lists the topics from which a message can be pulled by until.
 func (t *Timeline) Upcoming(ctx context.Context, until message.Milli) (topics []string, err error) {
 	for n := range t.Buckets() {

@@ -2,6 +2,7 @@ package timeline
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
@@ -238,6 +239,23 @@ func (t *Redis) leases(ctx context.Context, bucket message.Bucket,
 		page.Leases = append(page.Leases, l)
 	}
 	return page, first, a.done()
+}
+
+// Behind reports whether a serial message waits behind another one of its key.
+func (t *Redis) Behind(ctx context.Context, uid message.UID, topic, key string) (bool, message.UID, error) {
+	k := t.keys[uid.Bucket(t.Buckets())]
+	_, err := t.rdb.ZScore(ctx, k.of("chain:"+topic+"\x00"+key), string(uid)).Result()
+	if errors.Is(err, redis.Nil) {
+		return false, "", nil
+	}
+	by := ""
+	if err == nil {
+		by, err = t.rdb.HGet(ctx, k.of("serial"), topic+"\x00"+key).Result()
+	}
+	if err != nil && !errors.Is(err, redis.Nil) {
+		return false, "", fmt.Errorf("look who has the key: %w", translate(err))
+	}
+	return true, message.UID(by), nil
 }
 
 // Upcoming lists the topics from which a message can be pulled by until. It reads in steps; what changes meanwhile may

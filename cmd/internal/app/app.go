@@ -14,6 +14,7 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/intake"
 	"github.com/tarry-mq/tarry/bridge/link"
@@ -170,7 +171,13 @@ func (a *App) wireScheduler() (err error) {
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
 	}
-	a.instance = instance{Scheduler: a.scheduler, Leader: a.leader, clock: a.clock}
+	a.instance = instance{Scheduler: a.scheduler, Leader: a.leader, led: func(ctx context.Context) error {
+		_, led, err := a.race.Leader(ctx)
+		if err == nil && !led {
+			err = answer.ErrNoLeader
+		}
+		return err
+	}}
 	if a.journal.mode != journal.Off {
 		a.instance.store = a.store
 	}
@@ -263,7 +270,7 @@ func (a *App) wireHTTP() (err error) {
 		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens), SeedsToken: a.cfg.Seeds.Token,
 		TLS: secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
-		Rejects: a.rejects, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(), Now: a.clock.Now,
+		Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(), Now: a.clock.Now,
 		MaxPayload: a.conn.MaxPayload, MaxBody: a.cfg.HTTP.BodyLimit,
 		SizeLimit: a.cfg.HTTP.LargestMessage(), StopTimeout: a.cfg.Stop.Timeout,
 		HeaderLimit: int(a.cfg.HTTP.HeaderLimit), HeaderTimeout: a.cfg.HTTP.HeaderTimeout,

@@ -36,16 +36,15 @@ type instance struct {
 	*scheduler.Scheduler
 	*lead.Leader
 	store store // nil without a journal
-	clock *scheduler.Clock
+	// led returns an error if nobody leads, or if that is not known.
+	led func(context.Context) error
 }
 
 // Get finds one message, with the reason why it is held back, and with whether the journal could not record it.
 func (i instance) Get(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	info, err := i.Scheduler.Get(ctx, ref)
-	if lane := info.Mark.Lane; lane != "" {
-		info.ParkedWhy = i.Why(lane, info.Topic)
-	} else if info.State == message.StateWaiting && i.clock.Disputes(info.Due) {
-		info.ParkedWhy = "the clocks disagree: it is due by one of them, and not by the one that decides"
+	if err == nil {
+		i.Explain(ctx, &info, i.Why, i.led)
 	}
 	if err == nil && i.store != nil {
 		info.Bare = i.bare(ctx, info.UID)

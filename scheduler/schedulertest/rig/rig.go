@@ -161,8 +161,8 @@ type Instance struct {
 // Get adds, as an instance does, why the message waits.
 func (i *Instance) Get(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	info, err := i.Scheduler.Get(ctx, ref)
-	if lane := info.Mark.Lane; lane != "" {
-		info.ParkedWhy = i.Why(lane, info.Topic)
+	if err == nil {
+		i.Explain(ctx, &info, i.Why, func(context.Context) error { return nil })
 	}
 	return info, err
 }

@@ -1,0 +1,124 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// Explain says why a message that Get returned is where it is. lane knows why messages wait in a lane, and led returns
+// an error if nobody leads or that is not known. What the store does not answer is left out.
+func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(message.Lane, string) message.Why,
+	led func(context.Context) error) {
+	now := s.cfg.Clock.Milli()
+	why := message.Why{Next: i.Due}
+	say := func(word message.WhyWord, detail string, more ...any) {
+		why.Word, why.Detail = word, fmt.Sprintf(detail, more...)
+	}
+	tries := max(int(i.Attempt), 1) - 1 + int(i.Mark.Refusals)
+	switch due := i.Due <= now; {
+	case i.State.Ended():
+		why = i.WhyEnded()
+	case i.Held != nil:
+		why.Since, why.Next, why.By = i.Held.Since, i.Held.Until, i.Held.Consumer
+		say(message.WhyLeased, "a consumer has it, until %s at the latest", timeText(why.Next))
+	case i.State == message.StateInFlight:
+		why.Since, why.Next = i.ClaimedAt, 0
+		say(message.WhyPublishing, "it was handed to NATS, which has not acknowledged it")
+	case i.Mark.Lane != "":
+		why = lane(i.Mark.Lane, i.Topic)
+	case !due && s.cfg.Clock.Disputes(i.Due):
+		say(message.WhyClocks, "the clocks disagree: it is due by one of them, and not by the one that decides")
+	case !due && tries > 0:
+		say(message.WhyRetry, "it was tried, and waits for try %d", tries+1)
+	case !due:
+		say(message.WhyNotDue, "it is not due yet")
+	case i.TTL > 0 && i.Due.Add(i.TTL) <= now:
+		why.Since = i.Due.Add(i.TTL)
+		say(message.WhyExpiring, "its time to live is over, and the leader ends it next")
+	case i.Pull:
+		why.Since, why.Next = i.Due, 0
+		s.explainReady(ctx, i, &why, say)
+	default:
+		why.Since, why.Next = i.Due, 0
+		if err := led(ctx); err != nil {
+			say(message.WhyNoLeader, "it is due, and waits for a leader: %v", err)
+		} else {
+			say(message.WhyTurn, "it is due, and the leader takes it next")
+		}
+	}
+	i.Why = why
+}
+
+// Held looks for messages of a topic, a key or both that wait, are in flight or are dead, among the first most that it
+// meets. It returns up to limit of them, how many messages it looked at, and whether those were all.
+func (s *Scheduler) Held(ctx context.Context, topic, key string, limit, most int) (found []message.UID, looked int,
+	whole bool, err error) {
+	if topic != "" {
+		leases, next, err := s.LeasesOf(ctx, topic, "", limit)
+		if err != nil {
+			return nil, 0, false, err
+		}
+		whole = next == ""
+		for i := range leases {
+			if m := &leases[i].Message; key == "" || m.Key == key {
+				found = append(found, m.UID)
+			}
+		}
+	}
+	for bucket := range s.cfg.Timeline.Buckets() {
+		for _, dead := range []bool{false, true} {
+			for q := (Browse{Dead: dead, Limit: browsePage}); ; {
+				page, err := s.browse(ctx, bucket, q)
+				if err != nil {
+					return found, looked, false, err
+				}
+				looked += len(page.Messages)
+				for i := range page.Messages {
+					m := &page.Messages[i]
+					if (topic == "" || m.Topic == topic) && (key == "" || m.Key == key) && len(found) < limit {
+						found = append(found, m.UID)
+					}
+				}
+				if q.After = page.Next; q.After == "" {
+					break
+				}
+				if looked >= most || len(found) >= limit {
+					return found, looked, false, nil
+				}
+			}
+		}
+	}
+	return found, looked, whole || topic == "", nil
+}
+
+func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *message.Why,
+	say func(word message.WhyWord, detail string, more ...any)) {
+	topic := s.cfg.Topics.Of(i.Topic)
+	say(message.WhyUnpulled, "it is ready, and no consumer has pulled it")
+	if topic != nil && topic.Webhook {
+		say(message.WhyWebhook, "it is ready, and an instance posts it when the target has room")
+	}
+	if _, _, err := s.paused(ctx, i.Topic); err == nil {
+		s.pauses.mu.Lock()
+		defer s.pauses.mu.Unlock()
+		at := slices.IndexFunc(s.pauses.list, func(p Pause) bool { return Matches(p.Pattern, i.Topic) })
+		if at >= 0 {
+			p := s.pauses.list[at]
+			why.Since, why.By = max(p.At, i.Due), p.By
+			say(message.WhyPaused, "%s is paused", p.Pattern)
+			return
+		}
+	}
+	if i.Serial {
+		behind, by, err := s.cfg.Timeline.Behind(ctx, i.UID, i.Topic, i.Key)
+		if err == nil && behind {
+			why.By = string(by)
+			say(message.WhyBehindKey, "another message of its key comes first")
+		}
+	}
+}
+
+func timeText(at message.Milli) string { return at.Time().UTC().Format("2006-01-02T15:04:05.000Z") }

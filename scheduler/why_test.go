@@ -1,0 +1,118 @@
+package scheduler_test
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
+)
+
+// Every state, every kind of end and every lane has a word of the list, and every word of the list stands for something.
+func TestExplain_HasAWordForEveryWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 2, nil)
+		r.Topics(&scheduler.Topic{Pattern: "hook", Webhook: true, Deliver: scheduler.DeliverPull},
+			&scheduler.Topic{Pattern: "serial", Serial: true, Deliver: scheduler.DeliverPull},
+			&scheduler.Topic{Pattern: "pull.*", Deliver: scheduler.DeliverPull})
+		s, now := r.S, message.CeilMilli(time.Now())
+		if _, err := s.Pause(t.Context(), "pull.paused", "ann"); err != nil {
+			t.Fatal(err)
+		}
+		used := map[message.WhyWord]bool{message.WhyInIntake: true, message.WhySetAside: true, message.WhyRejected: true,
+			message.WhyMissing: true} // by the places that are asked, see bridge/api and bridge/intake
+		led, nobody := func(context.Context) error { return nil }, errors.New("nobody")
+		say := func(info message.Info, led func(context.Context) error) message.Why {
+			t.Helper()
+			s.Explain(t.Context(), &info, s.Why, led)
+			if w := info.Why; !slices.Contains(message.Whys(), w.Word) || w.Detail == "" && !info.State.Ended() {
+				t.Errorf("%s, %s: %+v", info.State, info.Kind, w)
+			}
+			used[info.Why.Word] = true
+			return info.Why
+		}
+		waiting := func(due time.Duration, set func(*message.Info)) message.Info {
+			i := message.Info{State: message.StateWaiting, Message: message.Message{UID: "t-0000000000000000", Topic: "a",
+				Attempt: 1, Due: now.Add(due)}}
+			if set != nil {
+				set(&i)
+			}
+			return i
+		}
+		for _, step := range message.Transitions() {
+			if step.To.Ended() {
+				w := say(message.Info{State: step.To, Kind: step.Kind, Reason: "so", EndedAt: 5}, led)
+				if w.Since != 5 || w.Detail != "so" {
+					t.Errorf("%s: %+v", step.To, w)
+				}
+			}
+		}
+		for _, kind := range append(message.LaneKinds(), message.LaneStream, message.LaneShared) {
+			name := "a"
+			if kind == message.LaneShared {
+				name = ""
+			}
+			say(waiting(-time.Second, func(i *message.Info) { i.Mark.Lane = kind.Lane(name) }), led)
+		}
+		for want, info := range map[message.WhyWord]message.Info{
+			message.WhyNotDue:   waiting(time.Minute, nil),
+			message.WhyRetry:    waiting(time.Minute, func(i *message.Info) { i.Mark.Refusals = 1 }),
+			message.WhyTurn:     waiting(-time.Second, nil),
+			message.WhyExpiring: waiting(-time.Minute, func(i *message.Info) { i.TTL = time.Second }),
+			message.WhyUnpulled: waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "pull.a" }),
+			message.WhyWebhook:  waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "hook" }),
+			message.WhyPaused:   waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "pull.paused" }),
+			message.WhyLeased: waiting(-time.Second, func(i *message.Info) {
+				i.State, i.Held = message.StateInFlight, &message.Holding{Consumer: "worker", Since: 1, Until: 2}
+			}),
+			message.WhyPublishing: waiting(-time.Second, func(i *message.Info) { i.State = message.StateInFlight }),
+		} {
+			if got := say(info, led); got.Word != want {
+				t.Errorf("%+v, want %s", got, want)
+			}
+		}
+		if got := say(waiting(-time.Second, nil), func(context.Context) error { return nobody }); got.Word !=
+			message.WhyNoLeader {
+			t.Errorf("without a leader: %+v", got)
+		}
+
+		// Behind another message of its key: before the first is leased, and while it is.
+		first := r.Push(scheduler.Push{Topic: "serial", Key: "k", ID: "1"})
+		second := r.Push(scheduler.Push{Topic: "serial", Key: "k", ID: "2"})
+		time.Sleep(time.Second)
+		get := func(uid message.UID) message.Why {
+			info, err := s.Get(t.Context(), scheduler.Ref{UID: uid})
+			if err != nil {
+				t.Fatal(err)
+			}
+			used[info.Why.Word] = true
+			return info.Why
+		}
+		if a, b := get(first.UID), get(second.UID); a.Word != message.WhyUnpulled || b.Word != message.WhyBehindKey {
+			t.Errorf("of a key: %+v, then %+v", a, b)
+		}
+		if found, err := s.Pull(t.Context(), scheduler.Poll{Topic: "serial", Max: 5, Bytes: 1 << 20}); err != nil ||
+			len(found) != 1 {
+			t.Fatal(found, err)
+		}
+		if a, b := get(first.UID), get(second.UID); a.Word != message.WhyLeased || b.Word != message.WhyBehindKey ||
+			b.By != string(first.UID) {
+			t.Errorf("of a key, leased: %+v, then %+v", a, b)
+		}
+		r.Clock.Sample("redis", time.Now().Add(-time.Hour), 0, 0)
+		if got := say(waiting(-time.Minute, nil), led); got.Word != message.WhyClocks {
+			t.Errorf("of clocks that disagree: %+v", got)
+		}
+		for _, word := range message.Whys() {
+			if !used[word] {
+				t.Errorf("nothing is ever %s", word)
+			}
+		}
+	})
+}
