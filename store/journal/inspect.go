@@ -41,8 +41,6 @@ type Inspection struct {
 	Engines map[string]string
 	// Forbidden are statements that this user may not run on the tables; it is empty if there are no tables yet.
 	Forbidden []string
-	// Grants are this user's grants as SHOW GRANTS lists them, or nil if the server does not list them.
-	Grants []string
 	// Clocks are readings of the server's time in UTC.
 	Clocks []ClockReading
 }
@@ -154,19 +152,10 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 	if err := inspectTables(ctx, s.read.db, found); err != nil {
 		return err
 	}
-	if found.Schema > 0 {
-		if err := s.inspectRights(ctx, found); err != nil {
-			return err
-		}
+	if found.Schema == 0 {
+		return nil
 	}
-	grants, err := collect(ctx, s.read.db, "SHOW GRANTS", nil, func(row scanner) (grant string, err error) {
-		err = row.Scan(&grant)
-		return grant, err
-	})
-	if err == nil { // otherwise they are unknown, and nothing depends on them
-		found.Grants = grants
-	}
-	return nil
+	return s.inspectRights(ctx, found)
 }
 
 // settings reads names and values.

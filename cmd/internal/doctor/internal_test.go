@@ -82,30 +82,6 @@ func TestNeeded_IsNoMoreThanTarryUses(t *testing.T) {
 	}
 }
 
-func TestGrantsOn_ReadsWhatServersSay(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		grants []string
-		want   string
-		has    bool
-		whole  bool
-	}{
-		{[]string{"GRANT ALL PRIVILEGES ON *.* TO `root`@`%` WITH GRANT OPTION"}, "ALL PRIVILEGES", true, true},
-		{[]string{"GRANT USAGE ON *.* TO `a`@`%`", "GRANT SELECT, CREATE ON `tarry\\_x`.* TO `a`@`%`"},
-			"CREATE", true, true},
-		{[]string{"GRANT CREATE ON `tarry_%`.* TO `a`@`%`"}, "CREATE", true, true},
-		{[]string{"GRANT CREATE ON `other`.* TO `a`@`%`"}, "CREATE", false, true},
-		{[]string{"GRANT CREATE ON `tarry_x`.`t` TO `a`@`%`"}, "CREATE", false, true},
-		{[]string{"GRANT `role` TO `a`@`%`"}, "CREATE", false, false},
-		{nil, "CREATE", false, false},
-	} {
-		granted, whole := grantsOn(c.grants, "tcp(127.0.0.1:3306)/tarry_x")
-		if granted[c.want] != c.has || whole != c.whole {
-			t.Errorf("%q: got %v, %v", c.grants, granted, whole)
-		}
-	}
-}
-
 func TestPasswordOf_TakesTheDriversView(t *testing.T) {
 	t.Parallel()
 	for dsn, want := range map[string]string{

@@ -240,82 +240,17 @@ func (d *database) schema() {
 
 const grantText = "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX ON DATABASE.* TO tarry's user"
 
-// privileges combines the server's answers to the statements and to SHOW GRANTS.
+// privileges tells what the server refused to plan. Without tables there is nothing to plan yet, and what a migration
+// needs shows in the migration.
 func (d *database) privileges() {
-	missing := slices.Clone(d.Forbidden)
-	wanted := []string{}
-	if d.Schema == 0 {
-		wanted = []string{"SELECT", "INSERT", "UPDATE", "DELETE"}
-	}
-	if d.cfg.Journal.Migrate && d.Schema <= d.Known {
-		wanted = append(wanted, "CREATE", "ALTER", "INDEX")
-	}
-	granted, whole := grantsOn(d.Grants, d.Place)
-	var unsure []string
-	if !granted["ALL PRIVILEGES"] {
-		for _, privilege := range wanted {
-			switch {
-			case granted[privilege]:
-			case whole:
-				missing = append(missing, privilege)
-			default:
-				unsure = append(unsure, privilege)
-			}
-		}
-	}
 	switch {
-	case len(missing) > 0 && d.Schema == d.Known && len(d.Forbidden) == 0:
-		d.ok("privileges", "sufficient; the next migration needs %s (or run tarry migrate as another user)",
-			shorten(missing))
-	case len(missing) > 0:
-		d.fail("privileges", "the user may not "+shorten(missing),
-			grantText+"; or set journal.migrate: false and run tarry migrate as another user")
-	case len(unsure) > 0:
-		d.unknown("privileges", "the grants do not show whether the user may "+shorten(unsure)+
-			": a role may allow it", grantText)
+	case len(d.Forbidden) > 0:
+		d.fail("privileges", "the user may not "+shorten(d.Forbidden), grantText)
+	case d.Schema == 0:
+		d.unknown("privileges", "there are no tables yet", grantText)
 	default:
-		d.ok("privileges", "the user may do what tarry needs")
+		d.ok("privileges", "the user may do what tarry needs; migrations also need CREATE, ALTER and INDEX")
 	}
-}
-
-// grantsOn returns the privileges that grants give on a place's database, and whether these are certainly all.
-func grantsOn(grants []string, place string) (granted map[string]bool, whole bool) {
-	granted, whole = map[string]bool{}, len(grants) > 0
-	database := place[strings.LastIndexByte(place, '/')+1:]
-	for _, g := range grants {
-		text, ok := strings.CutPrefix(g, "GRANT ")
-		privileges, on, given := strings.Cut(text, " ON ")
-		if !ok || !given { // a role
-			whole = whole && !ok
-			continue
-		}
-		on, _, _ = strings.Cut(on, " TO ")
-		schema, table, _ := strings.Cut(on, ".")
-		if schema = strings.Trim(schema, "`"); table != "*" || schema != "*" && !likeName(schema, database) {
-			continue
-		}
-		for privilege := range strings.SplitSeq(privileges, ",") {
-			granted[strings.TrimSpace(strings.ToUpper(privilege))] = true
-		}
-	}
-	return granted, whole
-}
-
-// likeName matches a schema's name in a grant, in which _ and % are wildcards unless they are escaped.
-func likeName(pattern, name string) bool {
-	switch {
-	case pattern == "":
-		return name == ""
-	case pattern[0] == '%':
-		return likeName(pattern[1:], name) || name != "" && likeName(pattern, name[1:])
-	case name == "":
-		return false
-	case pattern[0] == '\\' && len(pattern) > 1:
-		return pattern[1] == name[0] && likeName(pattern[2:], name[1:])
-	case pattern[0] == '_' || pattern[0] == name[0]:
-		return likeName(pattern[1:], name[1:])
-	}
-	return false
 }
 
 // lite checks the file of a journal for one machine.

@@ -151,7 +151,7 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 		return nil
 	}
 	if !s.jetStream(ctx) {
-		s.rights(ctx, nil)
+		s.rights(ctx)
 		return nil
 	}
 	var streams []link.StreamInfo
@@ -168,7 +168,7 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 	s.rejects(ctx, streams)
 	s.destinations(streams)
 	s.topics(streams)
-	s.rights(ctx, streams)
+	s.rights(ctx)
 	s.syncInterval(ctx)
 	return s.clock(ctx)
 }

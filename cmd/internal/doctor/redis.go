@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -277,7 +276,6 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 	switch {
 	case buckets == "" && known == "":
 		n.ok("buckets", "namespace %s is new here: the first start will record %d", p.cfg.Namespace, p.cfg.Buckets)
-		p.otherDatabase(ctx, n, key)
 		return
 	case buckets != strconv.Itoa(p.cfg.Buckets):
 		n.fail("buckets",
@@ -336,38 +334,6 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 			strings.Repeat(" and the same for the others", min(len(held)-1, 1)))
 }
 
-// otherDatabase checks whether a namespace that seems new is in another database of the same server.
-func (p *patient) otherDatabase(ctx context.Context, n *notes, key string) {
-	if p.redisMode() == cluster {
-		return
-	}
-	rdb := p.dialRedis("")
-	defer rdb.Close()
-	call, cancel := p.within(ctx)
-	defer cancel()
-	text, err := rdb.Info(call, "keyspace").Result()
-	if err != nil {
-		return // the server's own checks report it
-	}
-	for name := range timeline.ParseInfo(text) {
-		db, err := strconv.Atoi(strings.TrimPrefix(name, "db"))
-		if err != nil || db == p.cfg.Redis.DB {
-			continue
-		}
-		other := *p
-		other.cfg.Redis.DB = db
-		there := other.dialRedis("")
-		found, err := there.Exists(call, key).Result()
-		_ = there.Close()
-		if err == nil && found > 0 {
-			n.fail("database", fmt.Sprintf("namespace %s is not in database %d but in %d, with its messages",
-				p.cfg.Namespace, p.cfg.Redis.DB, db),
-				fmt.Sprintf("set redis.db to %d", db))
-			return
-		}
-	}
-}
-
 // pairs reads names and values. Older servers send them as a list, newer ones as a map.
 func pairs(answer any) map[string]string {
 	out := map[string]string{}
@@ -382,21 +348,4 @@ func pairs(answer any) map[string]string {
 		}
 	}
 	return out
-}
-
-// trips is how many round trips are measured.
-const trips = 9
-
-// median measures round trips one after another.
-func median(ask func() error) (time.Duration, error) {
-	took := make([]time.Duration, trips)
-	for i := range took {
-		start := time.Now()
-		if err := ask(); err != nil {
-			return 0, err
-		}
-		took[i] = time.Since(start)
-	}
-	slices.Sort(took)
-	return took[trips/2], nil
 }

@@ -1,8 +1,8 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -31,16 +31,6 @@ func needed() [][]any {
 	}
 }
 
-// harmless reports whether a command changes nothing if the key does not exist. HINCRBY, LPUSH and others would create
-// it. A user who may call all harmless commands and none of the others is unlikely.
-func harmless(command []any) bool {
-	switch command[0] {
-	case "EVAL", "HSET", "HSETNX", "HINCRBY", "SADD", "LPUSH", "RPUSH", "XADD":
-		return false
-	}
-	return true
-}
-
 // noScript is the digest of no script: EVALSHA answers NOSCRIPT to users who may call it, and NOPERM to others.
 const noScript = "0000000000000000000000000000000000000000"
 
@@ -59,82 +49,40 @@ func rightsChange(user, ns string) string {
 	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* ~{%s:*}:* %s", user, ns, ns, strings.Join(names, " "))
 }
 
-// rights asks Redis what this user may do. A server before 7.0 cannot be asked, so rights tries what changes nothing.
+// rights asks Redis what this user may do. A server before 7.0 cannot be asked.
 func (r *redisSeen) rights(ctx context.Context) {
 	ns := r.cfg.Namespace
-	keys := []string{"{" + ns + "}:meta", "{" + ns + ":0}:doctor"}
-	user, missing, err := r.dryRun(ctx, keys[1])
-	if err != nil {
-		if missing, err = r.tryOut(ctx, keys[1]); err != nil {
-			r.unchecked("rights", err, "the user needs: "+rightsChange(orDefault(r.cfg.Redis.Username), ns))
-			return
-		}
-	}
-	if user == "" {
-		user = orDefault(r.cfg.Redis.Username)
-	}
-	if len(missing) > 0 {
-		r.fail("rights", fmt.Sprintf("user %s may not call %s on keys like %s", user, shorten(missing), keys[1]),
+	key, user := "{"+ns+":0}:doctor", cmp.Or(r.cfg.Redis.Username, "default")
+	missing, err := r.dryRun(ctx, user, key)
+	switch {
+	case err != nil:
+		r.unchecked("rights", err, "the user needs: "+rightsChange(user, ns))
+	case len(missing) > 0:
+		r.fail("rights", fmt.Sprintf("user %s may not call %s on keys like %s", user, shorten(missing), key),
 			rightsChange(user, ns))
-		return
+	default:
+		r.ok("rights", "user %s may call everything that tarry needs", user)
 	}
-	r.ok("rights", "user %s may call everything that tarry needs", user)
 }
 
-func orDefault(user string) string {
-	if user == "" {
-		return "default"
-	}
-	return user
-}
-
-var errNoDryRun = errors.New("ACL DRYRUN is not available")
-
-// dryRun asks Redis which commands it would refuse, without calling them. It fails if Redis does not answer that.
-func (r *redisSeen) dryRun(ctx context.Context, key string) (user string, missing []string, err error) {
+// dryRun asks Redis which commands it would refuse, without calling them.
+func (r *redisSeen) dryRun(ctx context.Context, user, key string) (missing []string, err error) {
 	call, cancel := r.within(ctx)
 	defer cancel()
-	if user, err = r.rdb.Do(call, "ACL", "WHOAMI").Text(); err != nil {
-		return "", nil, fmt.Errorf("%w: %w", errNoDryRun, err)
-	}
 	for _, command := range needed() {
-		answer, err := r.rdb.Do(call, append([]any{"ACL", "DRYRUN", user}, withKey(command, key)...)...).Text()
+		command = slices.Clone(command)
+		for i := range command {
+			if command[i] == "KEY" {
+				command[i] = key
+			}
+		}
+		answer, err := r.rdb.Do(call, append([]any{"ACL", "DRYRUN", user}, command...)...).Text()
 		if err != nil {
-			return user, nil, fmt.Errorf("%w: %w", errNoDryRun, err)
+			return nil, fmt.Errorf("this Redis cannot be asked (ACL DRYRUN): %w", err)
 		}
 		if answer != "OK" {
 			missing = append(missing, fmt.Sprint(command[0]))
 		}
 	}
-	return user, missing, nil
-}
-
-// tryOut calls the harmless commands on a key that does not exist.
-func (r *redisSeen) tryOut(ctx context.Context, key string) (missing []string, err error) {
-	call, cancel := r.within(ctx)
-	defer cancel()
-	for _, command := range needed() {
-		if !harmless(command) {
-			continue
-		}
-		err := r.rdb.Do(call, withKey(command, key)...).Err()
-		switch {
-		case err == nil:
-		case strings.HasPrefix(err.Error(), "NOPERM"):
-			missing = append(missing, fmt.Sprint(command[0]))
-		case call.Err() != nil:
-			return nil, err
-		}
-	}
 	return missing, nil
-}
-
-func withKey(command []any, key string) []any {
-	command = slices.Clone(command)
-	for i := range command {
-		if command[i] == "KEY" {
-			command[i] = key
-		}
-	}
-	return command
 }

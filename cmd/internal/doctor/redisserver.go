@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -42,8 +41,6 @@ func (p *patient) redisServer(ctx context.Context, addr string) ([]Check, []read
 	r.persistence()
 	r.replication()
 	r.rights(ctx)
-	r.latency(ctx)
-	r.neighbours(ctx)
 	return r.checks, r.clock(ctx)
 }
 
@@ -301,57 +298,6 @@ func (r *redisSeen) replicas(replicas int) {
 		r.ok("min-replicas-to-write", "0; what a failover loses is restored from the journal, as far as the journal "+
 			"has it")
 	}
-}
-
-func (r *redisSeen) latency(ctx context.Context) {
-	call, cancel := r.within(ctx)
-	defer cancel()
-	took, err := median(func() error { return r.rdb.Time(call).Err() }) // PING is refused where the disk is full
-	limit := r.call()
-	switch {
-	case err != nil:
-		r.broken("latency", err, "check the network and Redis's slow log")
-	case took > limit/2:
-		r.fail("latency", fmt.Sprintf("a round trip takes %s, and tarry allows %s for a call", round(took), limit),
-			"bring Redis nearer, or find out what delays it (SLOWLOG GET, LATENCY DOCTOR)")
-	case took > 20*time.Millisecond:
-		r.warn("latency", fmt.Sprintf("a round trip takes %s", round(took)), "bring Redis nearer, or find out "+
-			"what delays it (SLOWLOG GET, LATENCY DOCTOR): every message needs several round trips")
-	default:
-		r.ok("latency", "a round trip takes %s", round(took))
-	}
-}
-
-// neighbours lists other namespaces on this server. It looks at a bounded number of keys: a shared Redis may have many.
-func (r *redisSeen) neighbours(ctx context.Context) {
-	call, cancel := context.WithTimeout(ctx, min(r.timeout, time.Second))
-	defer cancel()
-	found := map[string]bool{}
-	cursor, whole := uint64(0), false
-	for range 100 {
-		keys, next, err := r.rdb.Scan(call, cursor, "{*}:meta", 1000).Result()
-		if err != nil {
-			break
-		}
-		for _, key := range keys {
-			if name := strings.TrimSuffix(strings.TrimPrefix(key, "{"), "}:meta"); name != r.cfg.Namespace &&
-				!strings.Contains(name, ":") {
-				found[name] = true
-			}
-		}
-		if cursor = next; cursor == 0 {
-			whole = true
-			break
-		}
-	}
-	text := "no others"
-	if len(found) > 0 {
-		text = "others here: " + shorten(slices.Collect(maps.Keys(found)))
-	}
-	if !whole {
-		text += ", as far as the keys were searched"
-	}
-	r.ok("namespaces", "%s", text)
 }
 
 func (r *redisSeen) clock(ctx context.Context) []reading {

@@ -110,7 +110,6 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	}
 	n.ok("reachable", "%s", found)
 	p.granted(n, z.Granted())
-	p.zkLatency(n, srvr)
 	if ensemble, err := z.Get(call, "/zookeeper/config"); err == nil {
 		s.voters = votersIn(string(ensemble))
 	}
@@ -138,22 +137,6 @@ func (p *patient) granted(n *notes, granted time.Duration) {
 	}
 	n.fail("session", fmt.Sprintf("tarry asked for %s and the server grants %s %s: takeovers, duplicate windows and "+
 		"publish.timeout are based on the wrong value", asked, low, granted), change)
-}
-
-// zkLatency checks how long requests have waited at most: a disk that is shared with others makes them wait.
-func (p *patient) zkLatency(n *notes, srvr string) {
-	parts := strings.Split(lineOf(srvr, "Latency min/avg/max: "), "/")
-	if len(parts) != 3 {
-		return
-	}
-	most := time.Duration(number(parts[2])) * time.Millisecond
-	found := fmt.Sprintf("requests have taken %s ms on average and %s ms at most since its start", parts[1], parts[2])
-	change := ""
-	if most > p.cfg.ZooKeeper.Session/3 {
-		change = "give ZooKeeper's log a disk of its own, and check its garbage collection: if a renewal waits for " +
-			"half a session, the leader loses the leadership"
-	}
-	n.judge(Warn, "latency", found, change)
 }
 
 func lineOf(text, start string) string {
