@@ -27,9 +27,7 @@ so for at least one. Exit code 3 means that no message has this id.`,
 	addSelection(cmd, "cancel")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if len(args) == 0 {
-			return c.many("canceled", func(progress func(wire.Report)) (wire.Report, []byte, error) {
-				return client.Long(cmd.Context(), c.Client, "/v1/messages/cancel", selectionOf(cmd), progress)
-			})
+			return c.many(cmd, "/v1/messages/cancel", "canceled", selectionFlags()...)
 		}
 		return shows(c, canceledText)(client.Ask[wire.Canceled](cmd.Context(), c.Client, http.MethodDelete,
 			nameOf(cmd, args[0]).Path(""), nil))

@@ -93,16 +93,12 @@ func addDead(cmd *cobra.Command, does string) {
 	}
 }
 
-func deadOrder(cmd *cobra.Command) client.DeadOrder {
-	return client.DeadOrder{
-		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), From: optional(cmd, "from"), To: optional(cmd, "to"),
-		Older: optional(cmd, "older"),
-		All:   isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
-	}
+// deadOrderFlags are the flags that are fields of an order about dead messages.
+func deadOrderFlags() []string {
+	return []string{"topic", "key", "from", "to", "older", "all", "dry-run"}
 }
 
 func newRequeue(o outside) *cobra.Command {
-	var delay string
 	cmd := &cobra.Command{
 		Use:   "requeue ID... | requeue --topic PATTERN | --from T | --to T | --older D | --all",
 		Short: "Deliver dead messages after all, each as a new message under the same id",
@@ -114,26 +110,24 @@ may have seen it. A cancel of it answers maybe_delivered, and reschedule and run
   tarry dead requeue --topic 'orders.>' --delay 10m --dry-run`,
 	}
 	addDead(cmd, "requeue")
-	cmd.Flags().StringVar(&delay, "delay", "", "due this long from now: 20m, 1d12h, 2w (default at once)")
+	cmd.Flags().String("delay", "", "due this long from now: 20m, 1d12h, 2w (default at once)")
 	addContent(cmd)
-	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
-		order := deadOrder(cmd)
-		if order.Delay = delay; cmd.Flags().Changed("delay") && delay == "" {
-			return usage("--delay is empty")
-		}
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if err := withUnits(cmd, "delay", "older"); err != nil {
 			return err
 		}
 		if one := changed(cmd, contentFlags...); one != "" && len(args) != 1 {
 			return usage("--%s needs one ID", one)
 		}
-		if order.Headers, order.Content, err = contentOf(cmd, o.in); err != nil {
+		names := append(append(deadOrderFlags(), "delay"), contentFlags...)
+		if len(args) != 1 {
+			return c.deadOnes(cmd, "requeue", "requeued", args, names)
+		}
+		order, err := fields(cmd, o.in, names...)
+		if err != nil {
 			return err
 		}
-		if len(args) != 1 {
-			return c.deadOnes(cmd, "requeue", "requeued", args, order)
-		}
-		order.ID = args[0]
+		order["id"] = args[0]
 		r, raw, err := post[wire.DeadResult](c, cmd, "/v1/dead/requeue", order)
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string { return lookFor(p.UID) }), c.json)
@@ -154,11 +148,14 @@ func newPurge(o outside) *cobra.Command {
 		if err := withUnits(cmd, "older"); err != nil {
 			return err
 		}
-		order := deadOrder(cmd)
-		if len(args) != 1 || order.Topic == nil && order.Key == nil {
-			return c.deadOnes(cmd, "purge", "purged", args, order)
+		if len(args) != 1 || changed(cmd, "topic", "key") == "" {
+			return c.deadOnes(cmd, "purge", "purged", args, deadOrderFlags())
 		}
-		order.ID = args[0]
+		order, err := fields(cmd, nil, deadOrderFlags()...)
+		if err != nil {
+			return err
+		}
+		order["id"] = args[0]
 		_, raw, err := post[struct{}](c, cmd, "/v1/dead/purge", order)
 		if err != nil {
 			return answered(err, c.json)
@@ -176,14 +173,16 @@ func lookFor(uid string) string {
 	return "if it was requeued, the new message is " + uid + "; " + again
 }
 
-// deadOnes requeues or purges the named messages or, without names, the selected ones.
-func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids []string, order client.DeadOrder) error {
+// deadOnes requeues or purges the named messages or, without ids, those that the flags with these names select.
+func (c caller) deadOnes(cmd *cobra.Command, what, done string, ids, names []string) error {
 	if len(ids) == 0 {
-		return c.manyDead(done, func(progress func(wire.Report)) (wire.Report, []byte, error) {
-			return client.Long(cmd.Context(), c.Client, "/v1/dead/"+what, order, progress)
-		})
+		return c.many(cmd, "/v1/dead/"+what, done, names...)
 	}
-	order.IDs = ids
+	order, err := fields(cmd, nil, names...)
+	if err != nil {
+		return err
+	}
+	order["ids"] = ids
 	answer, raw, err := post[client.Results[client.DeadResult]](c, cmd, "/v1/dead/"+what, order)
 	if err != nil {
 		return answered(err, c.json)

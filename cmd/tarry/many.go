@@ -92,33 +92,22 @@ func isSet(cmd *cobra.Command, name string) bool {
 	return cmd.Flags().Lookup(name).Value.String() == "true"
 }
 
-func selectionOf(cmd *cobra.Command) client.Selection {
-	return client.Selection{
-		Topic: optional(cmd, "topic"), Key: optional(cmd, "key"), DueFrom: optional(cmd, "due-from"),
-		DueTo: optional(cmd, "due-to"),
-		All:   isSet(cmd, "all"), DryRun: isSet(cmd, "dry-run"),
+// selectionFlags are the flags that are fields of a selection.
+func selectionFlags() []string {
+	return []string{"topic", "key", "due-from", "due-to", "all", "dry-run"}
+}
+
+// many runs an operation on many messages, whose selection is in the flags with these names, and shows its report; done
+// is the participle for one message, as in "canceled".
+func (c caller) many(cmd *cobra.Command, path, done string, names ...string) error {
+	order, err := fields(cmd, nil, names...)
+	if err != nil {
+		return err
 	}
-}
-
-// many runs an operation on many waiting messages and shows its report; done is the participle for one message, as in
-// "canceled".
-func (c caller) many(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error)) error {
-	return c.manyText(done, do, func(r *wire.Report) string {
-		return fmt.Sprintf("%d in flight, %d maybe delivered, %d already ended", r.InFlight, r.Maybe, r.Ended)
-	})
-}
-
-// manyDead is many for dead messages.
-func (c caller) manyDead(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error)) error {
-	return c.manyText(done, do, func(r *wire.Report) string { return fmt.Sprintf("%d no longer dead", r.Ended) })
-}
-
-func (c caller) manyText(done string, do func(progress func(wire.Report)) (wire.Report, []byte, error),
-	others func(*wire.Report) string) error {
 	progress, end := watched(c, func(r wire.Report) string {
 		return fmt.Sprintf("%d examined, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
 	})
-	r, raw, err := do(progress)
+	r, raw, err := client.Long(cmd.Context(), c.Client, path, order, progress)
 	if end(); err != nil {
 		return answered(before(err, r.Done, done), c.json)
 	}
@@ -132,7 +121,11 @@ func (c caller) manyText(done string, do func(progress func(wire.Report)) (wire.
 	if r.DryRun {
 		return c.show(raw, "dry run, nothing was changed; "+text)
 	}
-	text += fmt.Sprintf(": %d %s, %s, %d failed", r.Done, done, others(&r), r.Failed)
+	others := fmt.Sprintf("%d in flight, %d maybe delivered, %d already ended", r.InFlight, r.Maybe, r.Ended)
+	if strings.HasPrefix(path, "/v1/dead/") {
+		others = fmt.Sprintf("%d no longer dead", r.Ended)
+	}
+	text += fmt.Sprintf(": %d %s, %s, %d failed", r.Done, done, others, r.Failed)
 	switch left := r.InFlight + r.Maybe + r.Ended; {
 	case r.Failed > 0:
 		return c.showAs(exitFailed, raw, text, fmt.Sprintf("%d could not be %s", r.Failed, done))

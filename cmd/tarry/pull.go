@@ -15,7 +15,6 @@ import (
 )
 
 func newPull(o outside) *cobra.Command {
-	var order client.PullOrder
 	cmd := &cobra.Command{
 		Use:   "pull TOPIC",
 		Short: "Fetch due messages that were pushed for pull, and lease them",
@@ -27,13 +26,17 @@ by its schedule of retries. If nothing comes, the exit code is 3.`,
 		Args: oneArg("TOPIC"),
 	}
 	flags := cmd.Flags()
-	flags.IntVar(&order.Max, "max", 1, "how many at most, up to 1000")
-	flags.StringVar(&order.Wait, "wait", "", "how long to wait for a message, up to 60s (default not at all)")
-	flags.StringVar(&order.Lease, "lease", "", "how long to hold them, 100ms to 12h (default by message, topic, or 30s)")
-	flags.StringVar(&order.Consumer, "consumer", "", "who pulls, for people: the history tells it")
+	flags.Int("max", 1, "how many at most, up to 1000")
+	flags.String("wait", "", "how long to wait for a message, up to 60s (default not at all)")
+	flags.String("lease", "", "how long to hold them, 100ms to 12h (default by message, topic, or 30s)")
+	flags.String("consumer", "", "who pulls, for people: the history tells it")
 	ack := flags.Bool("ack", false, "acknowledge them once they are printed")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if err := withUnits(cmd, "wait", "lease"); err != nil {
+			return err
+		}
+		order, err := fields(cmd, nil, "max", "wait", "lease", "consumer")
+		if err != nil {
 			return err
 		}
 		found, raw, err := c.Pull(cmd.Context(), args[0], order)
@@ -101,11 +104,14 @@ func settling(o outside, cmd *cobra.Command, verb, flag, usage string) *cobra.Co
 		cmd.Flags().String(flag, "", usage)
 	}
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		order := map[string]any{}
-		if flag != "" && cmd.Flags().Changed(flag) {
-			order[flag] = *optional(cmd, flag)
+		var names []string
+		if flag != "" {
+			names = append(names, flag)
 		}
+		order, err := fields(cmd, nil, names...)
 		switch {
+		case err != nil:
+			return err
 		case len(args) == 0 && verb == wire.VerbRelease:
 			return c.free(cmd, order)
 		case len(args) == 0:

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
 
@@ -17,7 +18,6 @@ import (
 const maxBody = 256 << 20
 
 func newPush(o outside) *cobra.Command {
-	var p client.Push
 	cmd := &cobra.Command{
 		Use:   "push TOPIC [--delay D | --at T] [--body TEXT | --body-file FILE | -]",
 		Short: "Push a message, to be delivered later",
@@ -42,30 +42,22 @@ from standard input, --body '' is an empty one.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.Delay, "delay", "", "how long from now: 20m, 1d12h, 2w")
-	flags.StringVar(&p.At, "at", "", "when: RFC 3339, or unix milliseconds")
-	flags.StringVar(&p.ID, "id", "", "your own name for the message: cancel it by this name, and repeat the push "+
+	flags.String("delay", "", "how long from now: 20m, 1d12h, 2w")
+	flags.String("at", "", "when: RFC 3339, or unix milliseconds")
+	flags.String("id", "", "your own name for the message: cancel it by this name, and repeat the push "+
 		"safely")
-	flags.StringVar(&p.Key, "key", "", "business key: messages of one key keep their order")
-	flags.StringVar(&p.OnDuplicate, "on-duplicate", "",
-		"if a message has the id: reject, or merge into it while it waits: keep, replace, debounce (default reject)")
+	flags.String("key", "", "business key: messages of one key keep their order")
+	flags.String("on-duplicate", "", "if a message has the id: reject, or merge into it while it waits: keep, replace, debounce (default reject)")
 	completing(cmd, "on-duplicate", false, "reject", "keep", "replace", "debounce")
-	flags.StringVar(&p.MaxWait, "max-wait", "",
-		"with debounce: the message is due at most this long after the first push (default no limit)")
+	flags.String("max-wait", "", "with debounce: the message is due at most this long after the first push (default no limit)")
 	addPriority(cmd, "default 0")
-	flags.StringVar(&p.TTL, "ttl", "",
-		"how long after its due time the message is still delivered (default the topic's, else for ever)")
-	flags.StringVar(&p.Retry, "retry", "",
-		"delays of the retries after refusals, separated by commas: 0,2m,1h (default the topic's)")
+	flags.String("ttl", "", "how long after its due time the message is still delivered (default the topic's, else for ever)")
+	flags.String("retry", "", "delays of the retries after refusals, separated by commas: 0,2m,1h (default the topic's)")
 	flags.StringArray("header", nil, "header for the consumer, as name=value; repeatable")
 	flags.String("body", "", "the body; - is standard input")
 	flags.String("body-file", "", "file with the body; - is standard input")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
 		if err := withUnits(cmd, "delay", "max-wait", "ttl"); err != nil {
-			return err
-		}
-		p.Topic = args[0]
-		if p.Priority, err = priorityOf(cmd); err != nil {
 			return err
 		}
 		named := flags.Changed("body") || flags.Changed("body-file")
@@ -85,17 +77,20 @@ from standard input, --body '' is an empty one.`,
 				return err
 			}
 		}
-		if p.Headers, p.Content, err = contentOf(cmd, o.in); err != nil {
+		push, err := fields(cmd, o.in, "delay", "at", "id", "key", "on-duplicate", "max-wait", "priority", "ttl", "retry",
+			"header", "body", "body-file")
+		if err != nil {
 			return err
 		}
-		kept, raw, err := post[client.Kept](c, cmd, "/v1/messages", p)
+		push["topic"] = args[0]
+		kept, raw, err := post[client.Kept](c, cmd, "/v1/messages", push)
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string {
 				return "push it again with --id " + p.ID +
 					", which is safe"
 			}), c.json)
 		}
-		return c.show(raw, keptText(c.clock, p.Topic, kept))
+		return c.show(raw, keptText(c.clock, args[0], kept))
 	})
 }
 
@@ -119,19 +114,6 @@ func keptText(t clock, topic string, kept client.Kept) string {
 func addPriority(cmd *cobra.Command, otherwise string) {
 	cmd.Flags().String("priority", "", "0 to 255; of messages due at the same time, a higher one is delivered first "+
 		"("+otherwise+")")
-}
-
-// priorityOf returns the priority, or nil if none was set. The server checks its limits.
-func priorityOf(cmd *cobra.Command) (*int, error) {
-	flag := cmd.Flags().Lookup("priority")
-	if !flag.Changed {
-		return nil, nil
-	}
-	n, err := strconv.Atoi(flag.Value.String())
-	if err != nil {
-		return nil, usage("--priority %q: want a whole number from 0 to 255", flag.Value)
-	}
-	return &n, nil
 }
 
 // readHeaders reads name=value; a repeated name keeps all its values.
@@ -180,31 +162,52 @@ func addContent(cmd *cobra.Command) {
 	flags.String("body-file", "", "file with the new body; - is standard input")
 }
 
-// contentOf returns the headers and the body from the flags.
-func contentOf(cmd *cobra.Command, in io.Reader) (headers map[string][]string, body client.Content, err error) {
-	flags := cmd.Flags()
-	lines, err := flags.GetStringArray("header")
-	if err != nil {
-		return nil, body, err
-	}
-	if headers, err = readHeaders(lines); err != nil {
-		return nil, body, err
-	}
-	switch text, file := flags.Lookup("body"), flags.Lookup("body-file"); {
-	case text.Changed && file.Changed:
-		return nil, body, usage("the body is set twice: by --body and by --body-file")
-	case text.Changed && text.Value.String() != "-":
-		body.SetBody([]byte(text.Value.String()))
-	case text.Changed || file.Changed:
-		name := file.Value.String()
-		if text.Changed {
-			name = "-"
+// fields returns the flags that were set, as the fields of a request. The server checks them, empty ones too: a script
+// whose variable is unset must not change everything.
+func fields(cmd *cobra.Command, in io.Reader, names ...string) (map[string]any, error) {
+	all, flags := map[string]any{}, cmd.Flags()
+	for _, name := range names {
+		flag := flags.Lookup(name)
+		if !flag.Changed {
+			continue
 		}
-		read, err := readBody(name, in)
+		text, field := flag.Value.String(), strings.ReplaceAll(name, "-", "_")
+		var err error
+		switch {
+		case name == "header":
+			var lines []string
+			if lines, err = flags.GetStringArray(name); err == nil {
+				all["headers"], err = readHeaders(lines)
+			}
+		case name == "body-file" && flags.Changed("body"):
+			err = usage("the body is set twice: by --body and by --body-file")
+		case name == "body" && text != "-":
+			setBody(all, []byte(text))
+		case name == "body", name == "body-file":
+			var body []byte
+			if body, err = readBody(text, in); err == nil {
+				setBody(all, body)
+			}
+		case name == "priority" || flag.Value.Type() == "int":
+			if all[field], err = strconv.Atoi(text); err != nil {
+				err = usage("--priority %q: want a whole number from 0 to 255", text)
+			}
+		case flag.Value.Type() == "bool":
+			all[field] = text == "true"
+		default:
+			all[field] = text
+		}
 		if err != nil {
-			return nil, body, err
+			return nil, err
 		}
-		body.SetBody(read)
 	}
-	return headers, body, nil
+	return all, nil
+}
+
+// setBody stores a body in the field that preserves its bytes.
+func setBody(all map[string]any, body []byte) {
+	if all["body"] = string(body); !utf8.Valid(body) {
+		delete(all, "body")
+		all["body_base64"] = body
+	}
 }

@@ -10,10 +10,6 @@ import (
 )
 
 func newRedeliver(o outside) *cobra.Command {
-	var (
-		request client.Redeliver
-		topic   string
-	)
 	cmd := &cobra.Command{
 		Use:   "redeliver --since T",
 		Short: "Deliver again what NATS stored and then lost",
@@ -27,16 +23,17 @@ it again.`,
 		Args: noArgs,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&request.Since, "since", "",
+	flags.String("since", "",
 		"check deliveries from this time on: RFC 3339, unix milliseconds, or how long ago; required")
-	flags.StringVar(&topic, "topic", "", "only this topic, or all that match a pattern such as orders.>")
-	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what is lost")
+	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
+	flags.Bool("dry-run", false, "only report what is lost")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		if !flags.Changed("since") {
 			return usage("--since is missing: want RFC 3339, unix milliseconds, or how long ago")
 		}
-		if flags.Changed("topic") {
-			request.Topic = &topic
+		request, err := fields(cmd, nil, "since", "topic", "dry-run")
+		if err != nil {
+			return err
 		}
 		progress, done := watched(c, func(r wire.RedeliverReport) string {
 			return fmt.Sprintf("%d checked, %d gone", r.Checked, r.Gone)
@@ -45,7 +42,7 @@ it again.`,
 		if done(); err != nil {
 			return answered(err, c.json)
 		}
-		return c.showUnless(r.Failed > 0, raw, redeliveredText(request.DryRun, r),
+		return c.showUnless(r.Failed > 0, raw, redeliveredText(isSet(cmd, "dry-run"), r),
 			fmt.Sprintf("%d could not be delivered again", r.Failed))
 	})
 }

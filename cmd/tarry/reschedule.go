@@ -12,7 +12,6 @@ import (
 )
 
 func newReschedule(o outside) *cobra.Command {
-	var when client.When
 	cmd := &cobra.Command{
 		Use: "reschedule ID [--delay D | --at T | --shift D] [--priority N] [--body TEXT | --body-file FILE] " +
 			"[--header H]",
@@ -29,19 +28,14 @@ id.`,
 		Args: idOrSelection,
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&when.Delay, "delay", "", "due this long from now: 20m, 1d12h, 2w")
-	flags.StringVar(&when.At, "at", "", "due at this time: RFC 3339, or unix milliseconds")
-	flags.StringVar(&when.Shift, "shift", "", "move the due time this much later, or with - earlier: 30m, -1h")
+	flags.String("delay", "", "due this long from now: 20m, 1d12h, 2w")
+	flags.String("at", "", "due at this time: RFC 3339, or unix milliseconds")
+	flags.String("shift", "", "move the due time this much later, or with - earlier: 30m, -1h")
 	addPriority(cmd, "default unchanged")
 	addContent(cmd)
 	addVersion(cmd)
 	addSelection(cmd, "reschedule")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		for _, name := range []string{"delay", "at", "shift"} { // an empty one would not be sent
-			if flags.Changed(name) && flags.Lookup(name).Value.String() == "" {
-				return usage("--%s is empty", name)
-			}
-		}
 		if err := withUnits(cmd, "delay", "shift"); err != nil {
 			return err
 		}
@@ -49,20 +43,10 @@ id.`,
 			if one := changed(cmd, append([]string{"priority", "if-version"}, contentFlags...)...); one != "" {
 				return usage("--%s needs an ID", one)
 			}
-			return c.many("rescheduled", func(progress func(wire.Report)) (wire.Report, []byte, error) {
-				request := struct {
-					client.Selection
-					client.When
-				}{selectionOf(cmd), when}
-				return client.Long(cmd.Context(), c.Client, "/v1/messages/reschedule", request, progress)
-			})
+			return c.many(cmd, "/v1/messages/reschedule", "rescheduled", append(selectionFlags(), "delay", "at", "shift")...)
 		}
-		e := client.Edit{When: when}
-		var err error
-		if e.Priority, err = priorityOf(cmd); err != nil {
-			return err
-		}
-		if e.Headers, e.Content, err = contentOf(cmd, o.in); err != nil {
+		edit, err := fields(cmd, o.in, append([]string{"delay", "at", "shift", "priority"}, contentFlags...)...)
+		if err != nil {
 			return err
 		}
 		version, err := versionOf(cmd)
@@ -70,7 +54,7 @@ id.`,
 			return err
 		}
 		return shows(c, amendedText)(client.AskIf[wire.Rescheduled](cmd.Context(), c.Client, http.MethodPatch,
-			nameOf(cmd, args[0]).Path(""), version, e))
+			nameOf(cmd, args[0]).Path(""), version, edit))
 	})
 }
 

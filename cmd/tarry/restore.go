@@ -11,11 +11,6 @@ import (
 )
 
 func newRestore(o outside) *cobra.Command {
-	var (
-		request client.Restore
-		topic   string
-		rate    string
-	)
 	cmd := &cobra.Command{
 		Use:   "restore ID | restore --topic PATTERN | --all | --dry-run",
 		Short: "Restore messages that the journal has and the store has lost",
@@ -32,32 +27,36 @@ You may run it again.`,
 	}
 	flags := cmd.Flags()
 	addKey(cmd)
-	flags.StringVar(&topic, "topic", "",
+	flags.String("topic", "",
 		"with an ID: the topic of the id, if several topics have it; otherwise restore many, of all topics that "+
 			"match a pattern such as orders.> or, with --all, of this topic")
 	flags.Bool("all", false, "restore many: all that match the other flags, or all if there are none")
-	flags.BoolVar(&request.Overdue, "overdue", true, "also messages that are already due")
-	flags.BoolVar(&request.DryRun, "dry-run", false, "only report what the command would do")
-	flags.StringVar(&rate, "rate", "", "at most this many messages a second, 1 to 1000000 (default no limit)")
+	flags.Bool("overdue", true, "also messages that are already due")
+	flags.Bool("dry-run", false, "only report what the command would do")
+	flags.String("rate", "", "at most this many messages a second, 1 to 1000000 (default no limit)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		dry := isSet(cmd, "dry-run")
 		if len(args) == 1 {
 			r, raw, err := post[wire.RestoreReport](c, cmd, nameOf(cmd, args[0]).Path("/restore"),
-				map[string]bool{"dry_run": request.DryRun})
+				map[string]bool{"dry_run": dry})
 			if err != nil {
 				return answered(err, c.json)
 			}
-			return c.show(raw, restoredOneText(args[0], request.DryRun, r))
+			return c.show(raw, restoredOneText(args[0], dry, r))
 		}
+		request, err := fields(cmd, nil, "topic", "dry-run")
+		if err != nil {
+			return err
+		}
+		request["overdue"] = isSet(cmd, "overdue")
+		rate := flags.Lookup("rate").Value.String()
 		switch n, err := strconv.Atoi(rate); {
 		case flags.Changed("key"):
 			return usage("--key goes with an ID")
 		case flags.Changed("rate") && (err != nil || n < 1):
 			return usage("--rate %q: want a whole number from 1 to 1000000", rate)
-		default:
-			request.Rate = n
-		}
-		if flags.Changed("topic") {
-			request.Topic = &topic
+		case n > 0:
+			request["rate"] = n
 		}
 		progress, done := watched(c, func(r wire.RestoreReport) string {
 			return fmt.Sprintf("%d read, %d added", r.Read, r.Added)
@@ -66,7 +65,7 @@ You may run it again.`,
 		if done(); err != nil {
 			return answered(err, c.json)
 		}
-		return c.show(raw, restoredText(request.DryRun, r))
+		return c.show(raw, restoredText(dry, r))
 	})
 }
 

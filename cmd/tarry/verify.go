@@ -14,7 +14,6 @@ import (
 )
 
 func newVerify(o outside) *cobra.Command {
-	var asked wire.Verify
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Compare the store with the journal",
@@ -28,9 +27,13 @@ know that Redis was wrong, --revive brings it back; it may then be delivered aga
 Messages are accepted and delivered meanwhile. If you interrupt the command, the work stops.`,
 		Args: noArgs,
 	}
-	cmd.Flags().BoolVar(&asked.Repair, "repair", false, "bring both to the higher version of each message that differs")
-	cmd.Flags().BoolVar(&asked.Revive, "revive", false, "bring back, as uncertain, what is ended_in_store")
+	cmd.Flags().Bool("repair", false, "bring both to the higher version of each message that differs")
+	cmd.Flags().Bool("revive", false, "bring back, as uncertain, what is ended_in_store")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		asked, err := fields(cmd, nil, "repair", "revive")
+		if err != nil {
+			return err
+		}
 		progress, done := watched(c, func(v wire.VerifyReport) string {
 			return fmt.Sprintf("%d in the store, %d in the journal", v.InStore, v.InJournal)
 		})

@@ -8,14 +8,6 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// PullOrder says which messages of a topic a consumer wants.
-type PullOrder struct {
-	Max      int    `json:"max"`
-	Wait     string `json:"wait,omitempty"`
-	Lease    string `json:"lease,omitempty"`
-	Consumer string `json:"consumer,omitempty"`
-}
-
 // Pulled is a leased message.
 type Pulled struct {
 	ID         string              `json:"id"`
@@ -24,11 +16,12 @@ type Pulled struct {
 	Attempt    uint32              `json:"attempt"`
 	Receipt    string              `json:"receipt"`
 	LeaseUntil string              `json:"lease_until"`
-	Content
+	Body       *string             `json:"body"`
+	BodyBase64 []byte              `json:"body_base64"`
 }
 
 // Pull leases ready messages of a topic, or waits for some.
-func (c *Client) Pull(ctx context.Context, topic string, order PullOrder) (found []Pulled, raw []byte, err error) {
+func (c *Client) Pull(ctx context.Context, topic string, order any) (found []Pulled, raw []byte, err error) {
 	patient := *c
 	patient.cfg.Timeout += wire.MaxWait + time.Second
 	answer, raw, err := Ask[struct {

@@ -78,7 +78,7 @@ func TestWhySaysWhereAMessageIs(t *testing.T) {
 	says(0, "rejected: ", "refused")
 	says(0, "behind_key: ", "second")
 	if out := says(3, "nothing was found", "never-pushed"); !strings.Contains(out,
-		"looked at store: 1, all; journal: 0, all; intake: 0, all; aside: 0, all; rejects: 0, all") {
+		"looked at store: 1, all; journal: 0, all; rejects: 0, all; intake: 0, all; aside: 0, all") {
 		t.Errorf("it does not say how far it looked: %s", out)
 	}
 	if out, code := d.Cli(t, "pull", "serial", "--consumer", "worker"); code != 0 {
