@@ -308,19 +308,19 @@ func (n *Node) peerAddress() string {
 }
 
 // registered reads a member znode.
-func (n *Node) registered(ctx context.Context, instance string) (memberNode, error) {
+func (n *Node) registered(ctx context.Context, instance string) (m memberNode, version int32, err error) {
 	s, err := n.connected()
 	if s == nil {
-		return memberNode{}, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return m, 0, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	if err := checkName("instance", instance); err != nil {
-		return memberNode{}, err
+		return m, 0, err
 	}
 	found, err := s.get(ctx, n.instances()+"/"+instance)
-	if err != nil {
-		return memberNode{}, err
+	if err == nil {
+		m, err = decodeMember(found.data)
 	}
-	return decodeMember(found.data)
+	return m, found.stat.Version, err
 }
 
 // mayDepose reports whether this instance may take a leader for dead: not twice, and not while its links are not
@@ -349,7 +349,7 @@ func (n *Node) examine(t timing) {
 	}
 	leader := n.deposed[0]
 	n.mu.Unlock()
-	m, err := n.registered(context.Background(), leader.Instance) // ends with the session; see call
+	m, _, err := n.registered(context.Background(), leader.Instance) // ends with the session; see call
 	if err != nil && !errors.Is(err, zk.ErrNoNode) {
 		return // asked again
 	}

@@ -51,6 +51,8 @@ type peers struct {
 	cfg     PeerConfig
 	slots   chan struct{}
 	refused prometheus.Counter
+	// suspects are instances whose link has ended, for bury. What finds no room is left to its session.
+	suspects chan hello
 
 	mu     sync.Mutex
 	term   uint64 // under which this instance leads; 0 while it does not
@@ -63,7 +65,8 @@ type peers struct {
 
 func newPeers(n *Node, cfg PeerConfig) *peers {
 	return &peers{n: n, cfg: cfg, slots: make(chan struct{}, maxPeers), links: map[net.Conn]bool{},
-		known: map[hello]bool{}, refused: newRefused(n.cfg.Registerer)}
+		suspects: make(chan hello, maxPeers),
+		known:    map[hello]bool{}, refused: newRefused(n.cfg.Registerer)}
 }
 
 // serve answers other instances until ctx ends.
@@ -71,6 +74,16 @@ func (p *peers) serve(ctx context.Context) {
 	defer context.AfterFunc(ctx, func() { _ = p.cfg.Listener.Close() })()
 	var wg sync.WaitGroup
 	defer wg.Wait()
+	wg.Go(func() {
+		for {
+			select {
+			case of := <-p.suspects:
+				p.bury(ctx, of)
+			case <-ctx.Done():
+				return
+			}
+		}
+	})
 	for {
 		conn, err := p.cfg.Listener.Accept()
 		if ctx.Err() != nil || errors.Is(err, net.ErrClosed) {
@@ -126,11 +139,13 @@ func (p *peers) answer(ctx context.Context, conn net.Conn) {
 	for wait := time.Duration(0); ; wait = t.retry() {
 		select {
 		case <-gone: // the standby, or the leadership
+			p.suspect(from)
 			return
 		case <-time.After(wait):
 		}
 		if !from.Prove || p.probe(ctx, from) {
 			<-gone
+			p.suspect(from)
 			return
 		}
 	}
@@ -152,7 +167,7 @@ func (p *peers) admits(ctx context.Context, from hello) bool {
 	known := p.known[who]
 	p.mu.Unlock()
 	if !known { // what is known is answered at once, however slow ZooKeeper is
-		m, err := p.n.registered(ctx, from.Instance)
+		m, _, err := p.n.registered(ctx, from.Instance)
 		if err != nil || m.Incarnation != from.Incarnation {
 			return false
 		}
@@ -171,7 +186,7 @@ func (p *peers) admits(ctx context.Context, from hello) bool {
 
 // probe tries to reach another instance, which so learns that it can be reached.
 func (p *peers) probe(ctx context.Context, of hello) bool {
-	m, err := p.n.registered(ctx, of.Instance)
+	m, _, err := p.n.registered(ctx, of.Instance)
 	if err != nil || m.Peer == "" {
 		return false
 	}
@@ -183,6 +198,33 @@ func (p *peers) probe(ctx context.Context, of hello) bool {
 	}
 	_ = conn.Close()
 	return true
+}
+
+// suspect has an instance checked whose link has ended, or that was deposed. Without links nobody is.
+func (p *peers) suspect(of hello) {
+	if p == nil {
+		return
+	}
+	select {
+	case p.suspects <- of:
+	default:
+	}
+}
+
+// bury removes the registration of an instance whose port is closed, so that nobody counts on it until its session
+// expires. One that lives all the same registers again, within S.
+func (p *peers) bury(ctx context.Context, of hello) {
+	m, version, err := p.n.registered(ctx, of.Instance)
+	if err != nil || m.Incarnation != of.Incarnation || m.Peer == "" {
+		return
+	}
+	conn, err := (&net.Dialer{Timeout: answerWithin}).DialContext(ctx, "tcp", m.Peer)
+	if err == nil {
+		_ = conn.Close()
+	} else if s, _ := p.n.connected(); s != nil && errors.Is(err, syscall.ECONNREFUSED) {
+		err = s.remove(ctx, p.n.instances()+"/"+of.Instance, version)
+		p.n.log.Info().Err(err).Str("address", m.Address).Msg("removed the registration of a dead instance")
+	}
 }
 
 // leads begins or, with term 0, ends what the links say of this instance's leadership. Whoever holds one then gets

@@ -261,6 +261,7 @@ func (b *standby) bury(ctx context.Context) {
 		return
 	}
 	b.node.hasDeposed(leader)
+	b.node.peers.suspect(hello{Instance: leader.Instance, Incarnation: leader.Incarnation})
 	b.metrics.deposed.Inc()
 	b.log.Warn().Str("leader", leader.Instance).Uint64("term", leader.Term).Msg("removed the znode of a dead leader")
 	b.seen = 0

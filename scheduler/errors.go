@@ -45,7 +45,8 @@ var (
 	// ErrClockBack: the machine's clock went back; ids cannot be given out.
 	ErrClockBack = errors.New("the clock went back")
 	// ErrNoMachineID: this instance holds no machine id at the moment.
-	ErrNoMachineID = errors.New("no machine id held")
+	ErrNoMachineID = errors.New("this instance holds no machine id and can give out no uids; its log says why, for " +
+		"example a full disk")
 	// ErrTooFar: the due time lies beyond the limit.
 	ErrTooFar = errors.New("due time too far ahead")
 	// ErrStaleUID: a push named a uid that is older than the memory of ends, so it is unknown whether it was

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -28,23 +30,29 @@ type caller struct {
 func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command, args []string) error) *cobra.Command {
 	config.AddClientFlags(cmd.Flags())
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		settings, err := config.LoadClient(cmd.Flags(), o.environ)
+		c, json, err := connect(o, cmd, 0)
 		if err != nil {
 			return err
 		}
-		secure, err := settings.TLS.Config()
-		if err != nil {
-			return usage("%s", err)
-		}
-		return do(caller{
-			Client: client.New(client.Config{
-				Server: settings.Server, Token: settings.Token.Reveal(), Timeout: settings.Timeout,
-				Agent: "tarry/" + build().Version, TLS: secure,
-			}),
-			json: settings.JSON, out: o.out, err: o.err, terminal: o.terminal, clock: clock{o.now, o.zone},
-		}, cmd, args)
+		return do(caller{Client: c, json: json, out: o.out, err: o.err, terminal: o.terminal, clock: clock{o.now, o.zone}},
+			cmd, args)
 	}
 	return cmd
+}
+
+// connect makes a client from the settings, and reports whether answers are for programs. A time-out of its own
+// replaces that of the settings.
+func connect(o outside, cmd *cobra.Command, timeout time.Duration) (c *client.Client, json bool, err error) {
+	settings, err := config.LoadClient(cmd.Flags(), o.environ)
+	if err != nil {
+		return nil, false, err
+	}
+	secure, err := settings.TLS.Config()
+	if err != nil {
+		return nil, false, usage("%s", err)
+	}
+	return client.New(client.Config{Server: settings.Server, Token: settings.Token.Reveal(),
+		Timeout: cmp.Or(timeout, settings.Timeout), Agent: "tarry/" + build().Version, TLS: secure}), settings.JSON, nil
 }
 
 // get asks an instance.

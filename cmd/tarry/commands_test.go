@@ -430,6 +430,16 @@ func TestCommands_TakeWhatPeopleType(t *testing.T) {
 	tarry(t, "", nil, "__complete", "serve", "--journal.mode", "").want(t, exitDone, "off\nasync\nsync\n")
 	tarry(t, "", nil, "__complete", "dev", "--log.level", "").want(t, exitDone, "debug\n")
 	tarry(t, "", nil, "__complete", "doctor", "--http.insecure=").want(t, exitDone, "true\nfalse\n")
+	// What the instance knows, and nothing without one.
+	known := serve(t, keeping(recorded{many: 3}))
+	for _, line := range [][]string{{"list", "--topic"}, {"topics", "pause"}, {"push"}} {
+		tarry(t, "", known, append(append([]string{"__complete"}, line...), "orders.")...).want(t, exitDone,
+			"orders.cancel\norders.remind\n")
+	}
+	for _, line := range [][]string{{"cancel"}, {"dead", "requeue"}, {"why"}} {
+		tarry(t, "", known, append(append([]string{"__complete"}, line...), "order-")...).want(t, exitDone, "order-0\n:4")
+	}
+	tarry(t, "", []string{"TARRY_SERVER=http://127.0.0.1:1"}, "__complete", "cancel", "").want(t, exitDone, ":4\n")
 }
 
 // What is piped in must not be lost without a word.

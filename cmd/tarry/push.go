@@ -47,7 +47,8 @@ from standard input, --body '' is an empty one.`,
 	flags.String("id", "", "your own name for the message: cancel it by this name, and repeat the push "+
 		"safely")
 	flags.String("key", "", "business key: messages of one key keep their order")
-	flags.String("on-duplicate", "", "if a message has the id: reject, or merge into it while it waits: keep, replace, debounce (default reject)")
+	flags.String("on-duplicate", "",
+		"if a message has the id: reject, or merge into it while it waits: keep, replace, debounce (default reject)")
 	completing(cmd, "on-duplicate", false, "reject", "keep", "replace", "debounce")
 	flags.String("max-wait", "", "with debounce: the message is due at most this long after the first push (default no limit)")
 	addPriority(cmd, "default 0")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -11,6 +12,8 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
@@ -57,23 +60,64 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return config.FlagError(cmd.Flags(), err) })
 	root.AddCommand(newDev(o), newServe(o), newMigrate(o), newRebucket(o), newPush(o), newGet(o), newWhy(o), newList(o),
 		newCancel(o), newReschedule(o), newRun(o), newHistory(o), newForecast(o), newRestore(o), newVerify(o),
-		newRedeliver(o), newPull(o), newDead(o), newRejected(o), newTopics(o), newCluster(o), newResign(o), newHealth(o), newDoctor(o),
-		newToken(), newVersion())
+		newRedeliver(o), newPull(o), newDead(o), newRejected(o), newTopics(o), newCluster(o), newResign(o), newHealth(o),
+		newDoctor(o), newToken(), newVersion())
 	root.AddCommand(newSettles(o)...)
 	working(root)
-	completingChoices(root)
+	completingValues(o, root)
 	return root
 }
 
-// completingChoices makes shells complete the settings with a fixed set of values, for all commands below cmd.
-func completingChoices(cmd *cobra.Command) {
+// completingValues makes shells complete the settings with a fixed set of values, and the topics and ids that an
+// instance knows, for all commands below cmd.
+func completingValues(o outside, cmd *cobra.Command) {
 	for _, below := range cmd.Commands() {
 		below.Flags().VisitAll(func(flag *pflag.Flag) {
 			if values := config.Choices(flag); values != nil {
 				completing(below, flag.Name, false, values...)
 			}
+			if flag.Name == "topic" {
+				_ = below.RegisterFlagCompletionFunc(flag.Name, names(o, true)) // the flag is there
+			}
 		})
-		completingChoices(below)
+		_, takes, _ := strings.Cut(below.Use, " ")
+		switch takes, _, _ = strings.Cut(strings.Trim(takes, "["), "]"); {
+		case strings.HasPrefix(takes, "ID"):
+			below.ValidArgsFunction = names(o, false)
+		case strings.HasPrefix(takes, "TOPIC"), strings.HasPrefix(takes, "PATTERN"):
+			below.ValidArgsFunction = names(o, true)
+		}
+		completingValues(o, below)
+	}
+}
+
+// completeWithin bounds how long a shell waits. Without an answer it completes nothing.
+const completeWithin = 2 * time.Second
+
+// names completes topics that have messages, or else the ids of waiting and dead messages, which need the journal.
+func names(o outside, topics bool) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) (found []string, _ cobra.ShellCompDirective) {
+		add := func(name string) {
+			if strings.HasPrefix(name, typed) && !slices.Contains(args, name) && printable(name, "") == name {
+				found = append(found, name)
+			}
+		}
+		c, _, err := connect(o, cmd, completeWithin)
+		switch {
+		case err != nil:
+		case topics:
+			a, _, _ := client.Ask[wire.Topics](cmd.Context(), c, http.MethodGet, "/v1/topics?limit=1000", nil)
+			for i := range a.Topics {
+				add(a.Topics[i].Topic)
+			}
+		default:
+			a, _, _ := client.Ask[wire.MessageList](cmd.Context(), c, http.MethodGet,
+				"/v1/messages?state=waiting,ready,dead&limit=1000", nil)
+			for i := range a.Messages {
+				add(a.Messages[i].ID)
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
 	}
 }
 

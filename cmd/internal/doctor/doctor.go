@@ -15,13 +15,6 @@ import (
 // DefaultTimeout bounds one check.
 const DefaultTimeout = 5 * time.Second
 
-// callLimit and callShare bound how long tarry serve waits for one call of Redis: the lower of a second and a sixth of
-// the session.
-const (
-	callLimit = time.Second
-	callShare = 6
-)
-
 // patient is the subject of one run.
 type patient struct {
 	cfg     config.Serve
@@ -108,9 +101,6 @@ func (p *patient) notes(group, target string) *notes {
 func (p *patient) within(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, p.timeout)
 }
-
-// call returns how long tarry serve will wait for one call of Redis.
-func (p *patient) call() time.Duration { return min(callLimit, p.cfg.ZooKeeper.Session/callShare) }
 
 // window returns how long a stream must remember a Nats-Msg-Id to recognize every repetition around a takeover.
 func (p *patient) window() time.Duration { return p.cfg.ZooKeeper.Session + 2*p.cfg.Publish.Timeout }
