@@ -128,8 +128,8 @@
 // better.
 //
 // The leader so learns of dead standbys: where a link ended and the port of that instance is closed, it removes the
-// instance's registration (bury), and a standby does so for a leader that it deposed. So nobody who asks for the members
-// counts on it until its session expires. If it lives all the same, it registers again within S.
+// instance's registration (bury), and a standby does so for a leader that it deposed. So nobody who asks for the
+// members counts on it until its session expires. If it lives all the same, it registers again within S.
 //
 // The port answers registered instances only, by name, incarnation and the term of the leadership; it asks ZooKeeper
 // about those that it does not know yet, so that a living leader's answer does not wait for ZooKeeper.

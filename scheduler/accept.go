@@ -37,7 +37,7 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 	if p.UID != "" && p.Stored == 0 {
 		if age, keep := now.Sub(p.UID.Time()), max(s.cfg.EndedKeep, s.cfg.NamesKeep); age > keep {
 			return refuse(
-				fmt.Errorf("%w: it was given out %s ago, and is remembered for %s", ErrStaleUID, age.Round(1e9), keep))
+				fmt.Errorf("%w: it was issued %s ago, and uids are remembered for %s", ErrStaleUID, age.Round(1e9), keep))
 		}
 		if err := checkRepeat(p.UID, now, message.HashedName(p.ID, p.Key)); err != nil {
 			return refuse(err)
@@ -144,7 +144,7 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 	m.Pull = p.Deliver == DeliverPull || p.Deliver == DeliverTopic && topic != nil && topic.Deliver == DeliverPull
 	switch {
 	case !m.Pull && p.Lease > 0:
-		return fmt.Errorf("%w: lease goes with deliver pull alone", ErrDeliver)
+		return fmt.Errorf("%w: lease requires deliver pull", ErrDeliver)
 	case !m.Pull:
 		return nil
 	}
@@ -153,14 +153,14 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 		return nil
 	}
 	if topic.Webhook && p.Lease > 0 {
-		return fmt.Errorf("%w: lease does not go with a webhook, which leases for as long as it needs", ErrDeliver)
+		return fmt.Errorf("%w: lease cannot be combined with a webhook, which leases for as long as it needs", ErrDeliver)
 	}
 	if m.TTL == 0 {
 		m.TTL = topic.TTL
 	}
 	m.Serial = topic.Serial && m.Key != ""
 	if setting := topic.forNATS(); setting != "" {
-		return fmt.Errorf("%w pull does not go with the setting %s of the topics %s, which concerns NATS", ErrDeliver,
+		return fmt.Errorf("%w pull cannot be combined with the setting %s of the topics %s, which concerns NATS", ErrDeliver,
 			setting, topic.Pattern)
 	}
 	return nil

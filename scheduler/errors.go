@@ -45,7 +45,7 @@ var (
 	// ErrClockBack: the machine's clock went back; ids cannot be given out.
 	ErrClockBack = errors.New("the clock went back")
 	// ErrNoMachineID: this instance holds no machine id at the moment.
-	ErrNoMachineID = errors.New("this instance holds no machine id and can give out no uids; its log says why, for " +
+	ErrNoMachineID = errors.New("this instance holds no machine id and cannot assign uids; its log says why, for " +
 		"example a full disk")
 	// ErrTooFar: the due time lies beyond the limit.
 	ErrTooFar = errors.New("due time too far ahead")

@@ -100,7 +100,7 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 		return AmendResult{}, err
 	case as.again && result.Code != AmendDone && result.Info.Version != a.Version:
 		// The first call may have taken effect, and the message may have changed since.
-		return AmendResult{}, fmt.Errorf("%w: by now it is %s, version %d", ErrOutcomeUnknown, result.Info.State,
+		return AmendResult{}, fmt.Errorf("%w: it is %s now, version %d", ErrOutcomeUnknown, result.Info.State,
 			result.Info.Version)
 	case result.Code == AmendUnknown && info.State.Ended(): // only the journal remembers it
 		return AmendResult{Code: AmendEnded, Info: *info}, nil

@@ -13,7 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
-// Every state, every kind of end and every lane has a word of the list, and every word of the list stands for something.
+// Every state, every kind of end and every lane has a word of the list, and every word of the list is used.
 func TestExplain_HasAWordForEveryWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {

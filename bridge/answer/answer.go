@@ -188,7 +188,7 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 		p.Buried = r.Buried
 		switch {
 		case r.Buried:
-			p.Detail += "; a push of it that stands in the intake by now will be accepted as canceled"
+			p.Detail += "; if its push is already in the intake, it will be accepted as canceled"
 		case !message.IsUID(id):
 			p.Detail += "; only a cancel with its topic is remembered, for a push of it that is still on its way"
 		}
@@ -291,9 +291,9 @@ func (l Limits) Check(p *wire.Push, body int) error {
 var (
 	// ErrNoRejects reports that there is no JetStream, hence neither an intake nor rejects.
 	ErrNoRejects = errors.New("nats runs without jetstream: pushes by tag are not kept there, and none can be rejected")
-	// ErrUnknownReject reports that no reject has this sequence: it was requeued, or the limits of the stream of
+	// ErrUnknownReject reports that no rejected push has this sequence: it was requeued, or the limits of the stream of
 	// rejects removed it.
-	ErrUnknownReject = errors.New("no reject has this sequence")
+	ErrUnknownReject = errors.New("no rejected push has this sequence")
 	// ErrIncompleteReject reports that the reject lacks a part of the original message.
 	ErrIncompleteReject = errors.New("the reject lacks a part of what was sent")
 )

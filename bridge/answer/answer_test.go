@@ -221,7 +221,7 @@ func TestCancel_SaysWhatIsRememberedOfAnIDThatNothingHas(t *testing.T) {
 	}{
 		{"order", scheduler.CancelResult{}, "only a cancel with its topic is remembered"},
 		{"order", scheduler.CancelResult{Buried: true},
-			"a push of it that stands in the intake by now will be accepted as canceled"},
+			"if its push is already in the intake, it will be accepted as canceled"},
 		{uid, scheduler.CancelResult{}, "no message, live or remembered, has this id"},
 	} {
 		if _, p := answer.Cancel(c.id, &c.result); p == nil || p.Word != answer.WordUnknownID ||

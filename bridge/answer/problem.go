@@ -136,7 +136,7 @@ func Problem(err error) wire.Problem {
 		}
 	}
 	return wire.Problem{Status: http.StatusInternalServerError, Word: WordInternal,
-		Detail: "something went wrong inside; the log says what"}
+		Detail: "internal error; the log has the details"}
 }
 
 // candidates returns the messages that an ambiguous id may refer to.

@@ -29,7 +29,7 @@ func Settled(uid string, r *scheduler.Settled) (wire.Settled, *wire.Problem) {
 	i := &r.Info
 	if r.Code == scheduler.SettleLost {
 		p := &wire.Problem{Status: http.StatusConflict, Word: WordLeaseLost,
-			Detail: "the lease does not hold: it was over, it was settled in another way, or it never was", UID: uid}
+			Detail: "the lease is not in force: it ended, was settled in another way, or never existed", UID: uid}
 		if i.State != message.StateNone {
 			p.State, p.At = i.State.String(), wire.FormatTime(int64(i.EndedAt))
 		}

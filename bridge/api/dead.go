@@ -103,7 +103,7 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	do func(context.Context, scheduler.Ref) (wire.DeadResult, error)) error {
 	if asked.DryRun {
 		return &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun,
-			Detail: "goes with a selection, which it counts; here every message is named"}
+			Detail: "requires a selection, which it counts; here every message is named"}
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()

@@ -141,7 +141,7 @@ func TestDead_OfSeveralEachHasItsResult(t *testing.T) {
 	}}
 	d := open(t, steered(s))
 	const body = `{"ids":["nobody","a","waits"," ","broken","t-000000000000000b","a"]}`
-	const internal = `{"error":"internal","detail":"something went wrong inside; the log says what","id":"broken"}`
+	const internal = `{"error":"internal","detail":"internal error; the log has the details","id":"broken"}`
 	for target, want := range map[string][]string{
 		"/v1/dead/requeue": {`"error":"unknown_id"`, `{"id":"a","uid":"t-000000000000000c",`, `"error":"not_dead"`,
 			`"error":"invalid_id"`, internal, `{"id":"t-000000000000000b","uid":"t-000000000000000c",`, `{"id":"a",`},

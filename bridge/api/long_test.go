@@ -144,7 +144,7 @@ func TestLong_ThatFailsAfterTheFirstLineSaysSoInTheLast(t *testing.T) {
 		}{
 			{scheduler.ErrUnavailable, `{"error":"unavailable","detail":"store unavailable"}`, false},
 			{errors.New("secret inside"),
-				`{"error":"internal","detail":"something went wrong inside; the log says what"}`, true},
+				`{"error":"internal","detail":"internal error; the log has the details"}`, true},
 		} {
 			j.restore = func(context.Context, func(record.RestoreReport)) (record.RestoreReport, error) {
 				time.Sleep(50 * time.Millisecond) // of the bubble

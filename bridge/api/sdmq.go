@@ -87,7 +87,7 @@ func sdmqDecode(body []byte) (p wire.Push, content []byte, err error) {
 	decoder.DisallowUnknownFields()
 	if err = decoder.Decode(&job); err == nil {
 		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
-			err = errors.New("there is more behind the object")
+			err = errors.New("there is more after the object")
 		}
 	}
 	var mistyped *json.UnmarshalTypeError
@@ -102,7 +102,7 @@ func sdmqDecode(body []byte) (p wire.Push, content []byte, err error) {
 		return p, nil, refusal(http.StatusBadRequest, wire.WordJSON, "the message cannot be read: %v", err)
 	}
 	if job.Delay == nil {
-		return p, nil, refusal(http.StatusBadRequest, wire.WordDelay, "delay is missing; it is in ms")
+		return p, nil, refusal(http.StatusBadRequest, wire.WordDelay, "delay is missing; it is in milliseconds")
 	}
 	set := func(field, value string) {
 		if err == nil && value != "" {

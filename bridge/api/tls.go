@@ -103,7 +103,7 @@ func (c *certificates) load() (*tls.Config, error) {
 		config.ClientCAs = x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(text) {
 			return nil, fmt.Errorf("read http.tls.ca %q: %w", c.files.CA,
-				errors.New("it holds no certificate in PEM form"))
+				errors.New("it contains no PEM certificate"))
 		}
 		config.ClientAuth = tls.RequireAndVerifyClientCert
 		// A resumed session must not outlive the authority that admitted it.

@@ -280,10 +280,10 @@ func TestNewTLS_RefusesWhatCannotWorkByName(t *testing.T) {
 		t.Errorf("without files: got %v, %v", c, err)
 	}
 	for want, files := range map[string]api.TLSFiles{
-		"http.tls.key":               {Cert: good.Cert, Key: path("other", other)},
-		"http.tls.cert":              {Cert: filepath.Join(dir, "none"), Key: good.Key},
-		"http.tls.ca":                {Cert: good.Cert, Key: good.Key, CA: filepath.Join(dir, "none")},
-		"no certificate in PEM form": {Cert: good.Cert, Key: good.Key, CA: good.Key},
+		"http.tls.key":                {Cert: good.Cert, Key: path("other", other)},
+		"http.tls.cert":               {Cert: filepath.Join(dir, "none"), Key: good.Key},
+		"http.tls.ca":                 {Cert: good.Cert, Key: good.Key, CA: filepath.Join(dir, "none")},
+		"contains no PEM certificate": {Cert: good.Cert, Key: good.Key, CA: good.Key},
 	} {
 		if _, err := api.NewTLS(files, zerolog.Nop()); err == nil || !strings.Contains(err.Error(), want) ||
 			strings.Contains(err.Error(), "PRIVATE") {

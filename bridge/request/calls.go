@@ -209,7 +209,7 @@ func (s *Service) requeue(ctx context.Context, data []byte) (any, error) {
 		return nil, &wire.Error{Word: wire.WordID, Field: wire.FieldID,
 			Detail: "is missing; one message is requeued here, and many over HTTP"}
 	case order.DryRun:
-		return nil, &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "goes with a selection alone"}
+		return nil, &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "requires a selection"}
 	}
 	ref, err := answer.Ref(order.One)
 	if err != nil {

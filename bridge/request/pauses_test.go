@@ -69,7 +69,7 @@ func TestPauses_AreReadByTheLeaderAlone(t *testing.T) {
 		code, want string
 	}{
 		{errors.New("dial tcp 10.0.0.1:6379: refused"), "500",
-			`{"error":"internal","detail":"something went wrong inside; the log says what"}`},
+			`{"error":"internal","detail":"internal error; the log has the details"}`},
 		{fmt.Errorf("%w: dial tcp 10.0.0.1:6379: refused", scheduler.ErrUnavailable), "503",
 			`{"error":"unavailable","detail":"store unavailable: no connection"}`},
 		{context.DeadlineExceeded, "503",

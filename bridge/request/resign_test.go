@@ -39,7 +39,7 @@ func TestResign_ReachesTheInstanceThatIsNamed(t *testing.T) {
 		t.Errorf("%q was asked", got)
 	}
 	for name, says := range map[string]string{
-		"c": answer.ErrNoStandby.Error(), "d": "something went wrong inside", "e": answer.ErrUnreachable.Error(),
+		"c": answer.ErrNoStandby.Error(), "d": "internal error", "e": answer.ErrUnreachable.Error(),
 	} {
 		lab.Eventually(t, 10*time.Second, func() error {
 			err := a.Ask(t.Context(), name, "")

@@ -107,6 +107,7 @@ func (j *JetStream) CleanupPublisher() {
 
 // refuseOptions refuses the options of a tagged publish. msgID is the option by which the package names a message.
 func refuseOptions(msgID string) error {
-	return &Error{Word: WordOptions, Field: "options", Detail: "of a publish cannot go with a tag: use tarry.As for " +
-		msgID + " and tarry.At for a schedule; expectations, a TTL in the stream, retries and a stall wait have no tag"}
+	return &Error{Word: WordOptions, Field: "options",
+		Detail: "of a publish cannot be combined with a tag: use tarry.As for " +
+			msgID + " and tarry.At for a schedule; expectations, a TTL in the stream, retries and a stall wait have no tag"}
 }

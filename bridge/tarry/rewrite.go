@@ -28,7 +28,7 @@ type outgoing struct {
 func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 	if m.Reply != "" {
 		return nil, &Error{Word: WordReply, Field: "reply",
-			Detail: "cannot go with a delay: nobody would wait for the answer"}
+			Detail: "cannot be combined with a delay: nobody would wait for the answer"}
 	}
 	h := make(nats.Header, len(m.Header)+1)
 	maps.Copy(h, m.Header)

@@ -106,18 +106,18 @@ func (o *DeadOrder) check() error {
 		return invalid(FieldIDs, "and id are both given; want one of them")
 	case !o.Selects() && (bounded || o.All):
 		return &Error{Word: WordSelection, Field: "order",
-			Detail: "names messages by id and picks them by topic or time too; want one of the two"}
+			Detail: "names messages by id and also selects by topic or time; use one of the two"}
 	case o.One.Keyed && o.One.ID == "":
-		return &Error{Word: WordKey, Field: FieldKey, Detail: "goes with one id alone"}
+		return &Error{Word: WordKey, Field: FieldKey, Detail: "requires exactly one id"}
 	case o.Selects() && !bounded && !o.All:
 		return &Error{Word: WordSelection, Field: "order",
 			Detail: `is empty; want an id, ids, a topic, from, to or older, or "all":true for every dead message`}
 	case o.HasOlder && (o.HasFrom || o.HasTo):
 		return invalid(FieldOlder, "and from and to exclude each other")
 	case o.One.ID == "" && o.HasHeaders:
-		return &Error{Word: WordHeader, Field: FieldHeaders, Detail: "go with one id alone"}
+		return &Error{Word: WordHeader, Field: FieldHeaders, Detail: "require exactly one id"}
 	case o.One.ID == "" && o.HasBody:
-		return &Error{Word: WordBody, Field: FieldBody, Detail: "goes with one id alone"}
+		return &Error{Word: WordBody, Field: FieldBody, Detail: "requires exactly one id"}
 	}
 	from, to := o.From, o.To
 	if from.Relative && to.Relative { // back from now: the longer is the earlier

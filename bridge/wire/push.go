@@ -114,15 +114,15 @@ func (p *Push) Check(prefix string) error {
 	case p.Attempt > 0 && p.Merges():
 		return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
 			Detail: quote(p.OnDuplicate) +
-				` goes with no attempt: a consumer's retry is known by its id and attempt; want "reject"`}
+				` cannot be combined with attempt: a consumer's retry is known by its id and attempt; use "reject"`}
 	case p.UID != "" && p.ID != p.UID && checkUID(p.ID) == nil:
 		return &Error{Word: WordID, Field: FieldUID, Detail: "differs from the id, which is a uid too"}
 	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
-		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `goes with on_duplicate "debounce" alone`}
+		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `requires on_duplicate "debounce"`}
 	case p.Lease > 0 && p.Deliver == MQ:
-		return &Error{Word: WordLease, Field: FieldLease, Detail: `goes with deliver "pull" alone`}
+		return &Error{Word: WordLease, Field: FieldLease, Detail: `requires deliver "pull"`}
 	case p.Reason != "" && p.Attempt < 2:
-		return &Error{Word: WordReason, Field: FieldReason, Detail: "goes with an attempt of 2 or more alone"}
+		return &Error{Word: WordReason, Field: FieldReason, Detail: "requires an attempt of 2 or more"}
 	}
 	return nil
 }

@@ -174,7 +174,7 @@ func info(ref scheduler.Ref, state message.State) message.Info {
 			Mark:    message.Mark{Uncertain: true, Refusals: 2, Lane: "ORDERS"},
 		},
 		State: state, Version: 3, Why: message.Why{Word: message.WhyStream, By: "ORDERS", Next: someDue + 3000,
-			Detail: "stream ORDERS takes nothing now (it is full); next try in 3 s"},
+			Detail: "stream ORDERS is not accepting messages (it is full); next try in 3 s"},
 	}
 }
 

@@ -82,12 +82,12 @@ func addDead(cmd *cobra.Command, does string) {
 		case err != nil:
 			return err
 		case len(args) != 1 && cmd.Flags().Changed("key"):
-			return errors.New("--key goes with one ID")
+			return errors.New("--key requires exactly one ID")
 		case len(args) > 1 && topic != "":
-			return errors.New("--topic goes with one ID; to name several messages whose ids are ambiguous, use their " +
+			return errors.New("--topic requires exactly one ID; to name several messages whose ids are ambiguous, use their " +
 				"uids")
 		case len(args) > 0 && cmd.Flags().Changed("dry-run"):
-			return errors.New("--dry-run does not go with an ID")
+			return errors.New("--dry-run cannot be combined with an ID")
 		}
 		return nil
 	}

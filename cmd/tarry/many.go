@@ -38,7 +38,7 @@ func idOrSelection(cmd *cobra.Command, args []string) error {
 	case len(args) > 1:
 		return fmt.Errorf("want one ID, got %d", len(args))
 	case err == nil && len(args) == 1 && cmd.Flags().Changed("dry-run"):
-		return errors.New("--dry-run does not go with an ID")
+		return errors.New("--dry-run cannot be combined with an ID")
 	default:
 		return err
 	}
@@ -51,7 +51,7 @@ func idsOrMany(cmd *cobra.Command, args []string, many bool, narrow string, sele
 	case slices.Contains(args, ""): // a script whose variable is unset
 		return errors.New("ID is empty")
 	case len(args) > 0 && one != "":
-		return fmt.Errorf("--%s does not go with an ID", one)
+		return fmt.Errorf("--%s cannot be combined with an ID", one)
 	case len(args) > 0 || many:
 		return nil
 	case narrow != "":

@@ -50,9 +50,11 @@ from standard input, --body '' is an empty one.`,
 	flags.String("on-duplicate", "",
 		"if a message has the id: reject, or merge into it while it waits: keep, replace, debounce (default reject)")
 	completing(cmd, "on-duplicate", false, "reject", "keep", "replace", "debounce")
-	flags.String("max-wait", "", "with debounce: the message is due at most this long after the first push (default no limit)")
+	flags.String("max-wait", "",
+		"with debounce: the message is due at most this long after the first push (default no limit)")
 	addPriority(cmd, "default 0")
-	flags.String("ttl", "", "how long after its due time the message is still delivered (default the topic's, else for ever)")
+	flags.String("ttl", "",
+		"how long after its due time the message is still delivered (default the topic's, else for ever)")
 	flags.String("retry", "", "delays of the retries after refusals, separated by commas: 0,2m,1h (default the topic's)")
 	flags.StringArray("header", nil, "header for the consumer, as name=value; repeatable")
 	flags.String("body", "", "the body; - is standard input")

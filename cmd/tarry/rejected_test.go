@@ -82,7 +82,7 @@ func TestRejected_ExitsByWhatBecameOfThem(t *testing.T) {
 	environ := serve(t, api.Config{Service: scripted{}, Rejects: refused{}})
 	tarry(t, "", environ, "rejected", "requeue", "3", "--delay", "20m").want(t, exitDone,
 		"3 is accepted as order-7131, due 2030-01-31T08:00:00.000Z")
-	tarry(t, "", environ, "rejected", "requeue", "99").want(t, exitNotFound, "no reject has this sequence")
+	tarry(t, "", environ, "rejected", "requeue", "99").want(t, exitNotFound, "no rejected push has this sequence")
 	tarry(t, "", environ, "rejected", "requeue", "3").want(t, exitUsage, "invalid_delay")
 	tarry(t, "", environ, "rejected", "requeue", "8", "--delay", "1s").want(t, exitState, "incomplete_reject")
 	tarry(t, "", environ, "rejected", "requeue", "3", "--at", "1896076800000", "--set", "Tarry-Id=down").want(t,

@@ -52,7 +52,7 @@ You may run it again.`,
 		rate := flags.Lookup("rate").Value.String()
 		switch n, err := strconv.Atoi(rate); {
 		case flags.Changed("key"):
-			return usage("--key goes with an ID")
+			return usage("--key requires an ID")
 		case flags.Changed("rate") && (err != nil || n < 1):
 			return usage("--rate %q: want a whole number from 1 to 1000000", rate)
 		case n > 0:

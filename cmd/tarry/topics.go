@@ -37,7 +37,7 @@ to --cursor.`,
 			return pages(c, cmd, nil, "/v1/topics", topicsPage)
 		}
 		if one := changed(cmd, "limit", "cursor", "all"); one != "" {
-			return usage("--%s does not go with a TOPIC", one)
+			return usage("--%s cannot be combined with a TOPIC", one)
 		}
 		return shows(c, topicText)(get[wire.TopicCounts](c, cmd, "/v1/topics/"+client.Step(args[0])))
 	})

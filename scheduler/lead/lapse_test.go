@@ -170,7 +170,7 @@ func TestPush_RefusesPullBesideSettingsOfNATS(t *testing.T) {
 			topic.Pattern = "work"
 			r.Topics(&topic)
 			a := r.S.AcceptAll(t.Context(), []*scheduler.Push{{Topic: "work", Deliver: scheduler.DeliverPull}})[0]
-			if want := "deliver pull does not go with the setting " + name +
+			if want := "deliver pull cannot be combined with the setting " + name +
 				" of the topics work, which concerns NATS"; !errors.Is(a.Err, scheduler.ErrDeliver) ||
 				a.Err.Error() != want {
 				t.Errorf("%s: %v", name, a.Err)

@@ -109,9 +109,9 @@ func (r *Leader) Why(name message.Lane, topic string) message.Why {
 	case message.LanePaused:
 		return say(message.WhyPaused, "%s is paused", name.Name())
 	case message.LaneRate:
-		return say(message.WhyRate, "the rate of %s lets no more go now", name.Name())
+		return say(message.WhyRate, "held back by the rate limit of %s", name.Name())
 	case message.LaneLate:
-		return say(message.WhyCatchUp, "the catch-up rate of %s lets no more go now", name.Name())
+		return say(message.WhyCatchUp, "held back by the catch-up rate limit of %s", name.Name())
 	}
 	next, at := "within "+lastBackoff.String(), message.Milli(0)
 	state := laneState{parked: true, gone: name.Kind() == message.LaneCore || name == sharedLane}
@@ -119,7 +119,7 @@ func (r *Leader) Why(name message.Lane, topic string) message.Why {
 		state = l.lanes.state(name, time.Now())
 		switch {
 		case !state.parked:
-			return say(message.WhyTurn, "%s takes messages again; the message is on its way", destination(name))
+			return say(message.WhyTurn, "%s accepts messages again; the message is on its way", destination(name))
 		case state.wait > 0:
 			next = fmt.Sprintf("in %d s", (state.wait+time.Second-1)/time.Second)
 			at = r.cfg.Clock.Milli().Add(state.wait)
@@ -138,9 +138,9 @@ func (r *Leader) Why(name message.Lane, topic string) message.Why {
 	case state.gone:
 		why = say(message.WhyNoListener, "nobody listens on %s; next try %s", name.Name(), next)
 	case state.why != "":
-		why = say(message.WhyStream, "%s takes nothing now (%s); next try %s", destination(name), state.why, next)
+		why = say(message.WhyStream, "%s is not accepting messages (%s); next try %s", destination(name), state.why, next)
 	default:
-		why = say(message.WhyStream, "%s takes nothing now; next try %s", destination(name), next)
+		why = say(message.WhyStream, "%s is not accepting messages; next try %s", destination(name), next)
 	}
 	why.Next = at
 	return why

@@ -184,13 +184,13 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 		ordersIn := r.Info(uids["orders.a"]).Why.Detail
 		check(r.S, "the leader", map[string]string{
 			"odd.x": "nobody listens on odd.x; next try" + in(),
-			"orders.a": "stream ORDERS takes nothing now (maximum messages exceeded); next try" +
+			"orders.a": "stream ORDERS is not accepting messages (maximum messages exceeded); next try" +
 				ordersIn[strings.LastIndex(ordersIn, " in "):],
 			"mail.a": "mail.> is paused",
 		})
 		check(r.Scheduler(), "a standby", map[string]string{
 			"odd.x":    "nobody listens on odd.x; next try within 5s",
-			"orders.a": "stream ORDERS takes nothing now; next try within 5s",
+			"orders.a": "stream ORDERS is not accepting messages; next try within 5s",
 			"mail.a":   "mail.> is paused",
 		})
 		r.Nats.Mu.Lock()

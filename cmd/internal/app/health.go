@@ -281,7 +281,7 @@ func (h *health) electionErr() error {
 
 func (h *health) machineErr() error {
 	if _, held := h.a.machine.ID(); !held {
-		return errors.New("no machine id is held, so no ids can be given out")
+		return errors.New("this instance holds no machine id, so it cannot assign ids")
 	}
 	return nil
 }

@@ -124,16 +124,16 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 			}
 		}
 		if field, value := t.forNATS(); t.pulled() && field != "" {
-			refuse(field, value, "goes with deliver: mq alone")
+			refuse(field, value, "requires deliver: mq")
 		}
 		if t.Serial && !t.pulled() {
-			refuse("serial", "true", "goes with deliver: pull or webhook; on NATS partitions keep a key in order")
+			refuse("serial", "true", "requires deliver: pull or webhook; on NATS, partitions keep a key in order")
 		}
 		h := &t.Webhook
 		hooked := t.Deliver == DeliverWebhook
 		switch {
 		case !hooked && (h.URL != "" || len(h.Secrets) > 0 || h.Timeout > 0 || h.Concurrency > 0 || h.Batch > 0):
-			refuse("webhook", "", "goes with deliver: webhook alone")
+			refuse("webhook", "", "requires deliver: webhook")
 		case hooked && h.URL == "":
 			refuse("webhook.url", "", "is not set, and deliver: webhook needs it")
 		case hooked && len(h.Secrets) == 0:
@@ -141,7 +141,7 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 				"echo whsec_$(openssl rand -base64 32)")
 		}
 		if hooked && t.Lease > 0 {
-			refuse("lease", showSpan(t.Lease), "does not go with deliver: webhook, which has webhook.timeout")
+			refuse("lease", showSpan(t.Lease), "cannot be combined with deliver: webhook, which has webhook.timeout")
 		}
 		for _, c := range [...]struct{ field, subject string }{{"dead", t.Dead}, {"expired", t.Expired}} {
 			switch err := wire.CheckNotOwn(c.subject, prefix); {

@@ -159,9 +159,9 @@ func underHeader(err error) error {
 		case WordOnDuplicate:
 			e.Field = HeaderOnDuplicate
 		case WordMaxWait:
-			e.Field, e.Detail = HeaderMaxWait, "goes with Tarry-On-Duplicate: debounce alone"
+			e.Field, e.Detail = HeaderMaxWait, "requires Tarry-On-Duplicate: debounce"
 		case WordLease:
-			e.Field, e.Detail = HeaderLease, "goes with Tarry-Deliver: pull alone"
+			e.Field, e.Detail = HeaderLease, "requires Tarry-Deliver: pull"
 		}
 	}
 	return err

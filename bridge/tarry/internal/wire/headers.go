@@ -153,8 +153,8 @@ func (p *Push) CheckStatus(body int) error {
 	for _, h := range p.Headers {
 		if len(h.Name) == len(headerStatus) && foldCompare(h.Name, headerStatus) == 0 {
 			return &Error{Word: WordHeader, Field: h.Name,
-				Detail: "goes with no empty body: NATS clients take that for a word of the server's, and no " +
-					"consumer sees it"}
+				Detail: "cannot be combined with an empty body: NATS clients would mistake the message for a " +
+					"server status, and no consumer would see it"}
 		}
 	}
 	return nil
