@@ -289,3 +289,159 @@ func cursorMark(list, query, next string) []byte {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s %q %q", list, query, next))
 	return sum[:8]
 }
+
+const (
+	defaultStep  = time.Minute
+	minStep      = time.Second
+	defaultAhead = time.Hour
+	maxSteps     = 10_000
+)
+
+// firstDue is earlier than every due time: the start of the year 0.
+const firstDue message.Milli = -62_167_219_200_000
+
+// forecast counts the messages that fall due, step by step, including empty steps.
+func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
+	f, err := forecastQuery(r, s.cfg.Now())
+	if err != nil {
+		return err
+	}
+	a := wire.Forecast{Steps: make([]wire.ForecastStep, steps(f))}
+	for i := range a.Steps {
+		a.Steps[i].From = wire.FormatTime(int64(f.From + message.Milli(i)*f.Step))
+	}
+	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
+		before := f
+		before.From, before.Until, before.Step = firstDue, f.From, f.From-firstDue
+		overdue, err := s.cfg.Journal.Forecast(ctx, before)
+		if err != nil {
+			return err
+		}
+		for _, o := range overdue {
+			a.Overdue += o.Count
+		}
+		ahead, err := s.cfg.Journal.Forecast(ctx, f)
+		for _, step := range ahead {
+			if i := int((step.From - f.From) / f.Step); i >= 0 && i < len(a.Steps) {
+				a.Steps[i].Count += step.Count
+			}
+		}
+		return err
+	})
+}
+
+// steps returns the number of steps until the end; the last may be shorter.
+func steps(f record.ForecastQuery) int { return int((f.Until - f.From + f.Step - 1) / f.Step) }
+
+// forecastQuery reads ?topic=&step=&until=.
+func forecastQuery(r *http.Request, now time.Time) (record.ForecastQuery, error) {
+	step, until := defaultStep, now.Add(defaultAhead)
+	f := record.ForecastQuery{From: message.CeilMilli(now)}
+	values, err := query(r, "topic", "step", "until")
+	p := params{values, err}
+	p.read("topic", func(text string) error {
+		if f.Topic = text; isPattern(text) {
+			f.Topic, f.Pattern = "", text
+		}
+		return wire.CheckPattern(text)
+	})
+	p.read("step", func(text string) (err error) {
+		if step, err = wire.ParseSpan(text, "step"); err == nil && step < minStep {
+			return refusal(http.StatusBadRequest, WordStep, "step %.40q is too short; the least is %s", text, minStep)
+		}
+		return err
+	})
+	p.read("until", func(text string) error {
+		when, err := wire.ParseWhen(text, "until")
+		if until = when.Ahead(now); err == nil && !until.After(now) {
+			return refusal(http.StatusBadRequest, WordUntil, "until %.40q is not after now", text)
+		}
+		return err
+	})
+	if p.err != nil {
+		return f, p.err
+	}
+	f.Step, f.Until = message.Milli(step/time.Millisecond), message.CeilMilli(until)
+	if n := steps(f); n > maxSteps {
+		return f, refusal(http.StatusBadRequest, WordStep, "step of %s makes %d steps until %s, the limit is %d",
+			step, n, wire.FormatTime(int64(f.Until)), maxSteps)
+	}
+	return f, nil
+}
+
+// history answers with the last changes of a message, by version, and of every other message of its name.
+func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
+	ref, err := reference(r)
+	if err != nil {
+		return err
+	}
+	var a wire.History
+	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
+		lives, err := s.cfg.Journal.History(ctx, ref)
+		if err != nil {
+			return err
+		}
+		if a.More = len(lives) > record.MaxLives; a.More {
+			lives = lives[:record.MaxLives]
+		}
+		for i := range lives {
+			l := &lives[i]
+			one := wire.Life{UID: string(l.UID), State: l.State.String(), Due: wire.FormatTime(int64(l.Due)),
+				Kind: l.Kind.String(), Other: string(l.Other), Reason: l.Reason,
+				History: changeAnswers(l, mayRead(r), message.CeilMilli(s.cfg.Now())), Earlier: l.Earlier}
+			if i > 0 {
+				a.Others = append(a.Others, one)
+				continue
+			}
+			a.ID, a.UID, a.History, a.Earlier = cmp.Or(l.ID, one.UID), one.UID, one.History, one.Earlier
+		}
+		if ref.ID == "" {
+			return nil
+		}
+		rejects, err := s.cfg.Journal.Rejects(ctx, ref, record.MaxLives)
+		a.Rejected = rejected(rejects)
+		return err
+	})
+}
+
+// rejected returns rejected pushes as the caller sees them.
+func rejected(rejects []scheduler.Rejected) (all []wire.RejectedPush) {
+	for i := range rejects {
+		r := &rejects[i]
+		all = append(all, wire.RejectedPush{UID: string(r.UID), Topic: r.Topic, At: wire.FormatTime(int64(r.At)),
+			Reason: r.Reason, Size: r.Size})
+	}
+	return all
+}
+
+// changeAnswers returns changes as the caller may see them. A caller that may only push sees the outcome of its message
+// and the time, but not where tarry runs, nor who else changed it. That a message which consumers pull became ready is
+// no change: it shows between those before and after.
+func changeAnswers(l *record.Life, whole bool, now message.Milli) []wire.Change {
+	all := make([]wire.Change, 0, len(l.Changes))
+	for i := range l.Changes {
+		c := &l.Changes[i]
+		one := wire.Change{
+			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)),
+			Due: wire.FormatTime(int64(c.Due)), Bucket: int(c.Bucket),
+			Attempt: c.Attempt, Claimed: wire.FormatTime(int64(c.Claimed)), Kind: c.Kind.String(),
+			Other: string(c.Other),
+		}
+		one.Reason, _, _ = strings.Cut(c.Reason, "; content ") // a digest could confirm a guess
+		if whole {
+			one.Reason = c.Reason
+			one.Instance, one.Address, one.Term, one.By = c.Instance, c.Address, c.Term, c.By
+			one.Stream, one.Sequence = c.Stream, c.Sequence
+		}
+		all = append(all, one)
+		until := now
+		if i+1 < len(l.Changes) {
+			until = l.Changes[i+1].At
+		}
+		if ready := max(c.Due, c.At); l.Pull && c.State == message.StateWaiting && ready <= until {
+			all = append(all, wire.Change{Version: c.Version, State: message.StateReady.String(),
+				At: wire.FormatTime(int64(ready)), Due: one.Due, Bucket: one.Bucket})
+		}
+	}
+	return all
+}

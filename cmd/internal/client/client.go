@@ -8,6 +8,7 @@
 package client
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"crypto/tls"
@@ -195,4 +196,157 @@ func Step(name string) string {
 		return strings.ReplaceAll(name, ".", "%2E")
 	}
 	return url.PathEscape(name)
+}
+
+// Kept is the answer to a push.
+type Kept struct {
+	ID        string `json:"id"`
+	UID       string `json:"uid"`
+	Due       string `json:"due"`
+	State     string `json:"state"`
+	Durable   string `json:"durable"`
+	Duplicate bool   `json:"duplicate"`
+	Merged    bool   `json:"merged"`
+}
+
+// Ready asks whether the instance can accept a push. A negative answer is not an error.
+func (c *Client) Ready(ctx context.Context) (wire.Ready, []byte, error) {
+	return AskIf[wire.Ready](ctx, c, http.MethodGet, "/readyz", "", nil, http.StatusServiceUnavailable)
+}
+
+// DeadResult is the outcome for one dead message: Word is empty on success. With outcome_unknown, the UID is set if the
+// message was requeued.
+type DeadResult struct {
+	wire.DeadResult
+	Word   string `json:"error"`
+	Detail string `json:"detail"`
+}
+
+// WithQuery appends a query to a path.
+func WithQuery(path string, query url.Values) string {
+	if len(query) == 0 {
+		return path
+	}
+	return path + "?" + query.Encode()
+}
+
+// RejectOrder selects the rejects to push again, and says with what changes. Nil and empty fields are omitted.
+type RejectOrder struct {
+	Sequences []uint64          `json:"sequences"`
+	Topic     *string           `json:"topic,omitempty"`
+	Set       map[string]string `json:"set,omitempty"`
+	Drop      []string          `json:"drop,omitempty"`
+}
+
+// RejectResult is the outcome for one reject: Word is empty if it was pushed again.
+type RejectResult struct {
+	wire.RequeuedReject
+	Word   string `json:"error"`
+	Detail string `json:"detail"`
+}
+
+// Pulled is a leased message.
+type Pulled struct {
+	ID         string              `json:"id"`
+	Headers    map[string][]string `json:"headers"`
+	Due        string              `json:"due"`
+	Attempt    uint32              `json:"attempt"`
+	Receipt    string              `json:"receipt"`
+	LeaseUntil string              `json:"lease_until"`
+	Body       *string             `json:"body"`
+	BodyBase64 []byte              `json:"body_base64"`
+}
+
+// Pull leases ready messages of a topic, or waits for some.
+func (c *Client) Pull(ctx context.Context, topic string, order any) (found []Pulled, raw []byte, err error) {
+	patient := *c
+	patient.cfg.Timeout += wire.MaxWait + time.Second
+	answer, raw, err := Ask[struct {
+		Messages []Pulled `json:"messages"`
+	}](ctx, &patient, http.MethodPost, "/v1/topics/"+Step(topic)+"/pull", order)
+	return answer.Messages, raw, err
+}
+
+// SettleResult is the outcome for one receipt: a message as it is now, or a problem.
+type SettleResult struct {
+	wire.Settled
+	Word   string `json:"error"`
+	Detail string `json:"detail"`
+}
+
+const (
+	// leastSilence is the minimum time that an instance may be silent: it sends a line every second.
+	leastSilence = 3 * time.Second
+	// maxLine bounds one line of a long operation.
+	maxLine = 16 << 20
+)
+
+// line is one line of a long operation's answer: its progress, the report or the error.
+type line struct {
+	Progress json.RawMessage `json:"progress"`
+	Report   json.RawMessage `json:"report"`
+	Problem
+}
+
+var errSilent = errors.New("silent")
+
+// Long makes a request that may take hours; progress may be nil. It returns an error if the instance sends nothing for
+// the time-out of a call, or for leastSilence if that is longer; this ends the operation, too. raw is only the report.
+// With a problem, the report is what was done until then, if the answer contains it. With another error it is the last
+// progress received, which may be less than was done.
+func Long[R any](ctx context.Context, c *Client, path string, request any,
+	progress func(R)) (report R, raw []byte, err error) {
+	ctx, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	silence := max(c.cfg.Timeout, leastSilence)
+	watchdog := time.AfterFunc(silence, func() { stop(errSilent) })
+	defer watchdog.Stop()
+	defer func() {
+		if err != nil && errors.Is(context.Cause(ctx), errSilent) {
+			err = fmt.Errorf("call %s: no answer within %s", c.cfg.Server, silence)
+		}
+	}()
+	answer, err := c.send(ctx, http.MethodPost, path, request, map[string]string{"Accept": "application/x-ndjson"})
+	if err != nil {
+		return report, nil, err
+	}
+	if answer.StatusCode != http.StatusOK {
+		if raw, err = c.read(answer); err == nil {
+			raw, err = c.refused(answer, raw)
+			var l line
+			if json.Unmarshal(raw, &l) == nil && l.Report != nil {
+				_ = json.Unmarshal(l.Report, &report) // what was done until then, if the problem says
+			}
+		}
+		return report, raw, err
+	}
+	defer answer.Body.Close() // read to its end, or abandoned
+	lines := bufio.NewScanner(answer.Body)
+	lines.Buffer(nil, maxLine)
+	for lines.Scan() {
+		watchdog.Reset(silence)
+		l := line{Problem: Problem{Raw: lines.Bytes()}}
+		switch err := json.Unmarshal(lines.Bytes(), &l); {
+		case err == nil && l.Word != "": // checked before the report: a problem may contain one
+			if l.Report != nil {
+				_ = json.Unmarshal(l.Report, &report)
+			}
+			return report, lines.Bytes(), &l.Problem
+		case err == nil && l.Report != nil && json.Unmarshal(l.Report, &report) == nil:
+			return report, l.Report, nil
+		case err != nil || l.Progress == nil:
+			return report, nil, c.stranger(answer)
+		}
+		var now R
+		if json.Unmarshal(l.Progress, &now) != nil {
+			continue
+		}
+		if report = now; progress != nil {
+			progress(now)
+		}
+	}
+	if err := lines.Err(); err != nil {
+		return report, nil, fmt.Errorf("read the answer of %s: %w", c.cfg.Server, c.plain(err))
+	}
+	return report, nil, fmt.Errorf("the answer of %s broke off before its report", c.cfg.Server)
 }

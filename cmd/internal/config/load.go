@@ -3,10 +3,14 @@ package config
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/knadh/koanf/providers/confmap"
+	"github.com/knadh/koanf/providers/env/v2"
+	"github.com/knadh/koanf/providers/posflag"
 	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 )
@@ -177,3 +181,170 @@ func (s setting) quote(text string) string {
 func (l *loader) add(p *Problem) { l.problems = append(l.problems, p) }
 
 func (l *loader) err() error { return errors.Join(l.problems...) }
+
+// environ returns the layer of the environment. An empty variable counts as absent: compose files pass absent values
+// that way.
+func (l *loader) environ(environ []string) layer {
+	names := map[string]setting{}
+	var known, unknown []string
+	for _, s := range append([]setting{configFile()}, settings()...) {
+		names[s.env()] = s
+		if s.of&l.command != 0 {
+			known = append(known, s.env())
+		}
+	}
+	name := func(key, value string) (string, any) {
+		switch s, ok := names[key]; {
+		case ok && value != "" && l.wants(s):
+			return s.name, value
+		case ok:
+		case isList(key):
+			if value != "" {
+				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
+			}
+		case !fromKubernetes(key, value):
+			unknown = append(unknown, key)
+		}
+		return "", nil
+	}
+	k := l.layer(env.Provider(".", env.Opt{Prefix: envPrefix, TransformFunc: name,
+		EnvironFunc: func() []string { return environ }}), nil)
+	slices.Sort(unknown)
+	l.unknown(slices.Compact(unknown), known, "")
+	return layer{k, envName}
+}
+
+// wants reports whether the command reads a setting. A client command also reads the settings that locate an instance
+// on this machine.
+func (l *loader) wants(s setting) bool { return s.of&l.command != 0 || l.command == client }
+
+// isList reports whether key has the form of a list's name.
+func isList(key string) bool {
+	return slices.ContainsFunc(sequences(), func(q sequence) bool { return envName(q.name) == key })
+}
+
+// fromKubernetes recognizes the variables that Kubernetes (and Docker's links) set for a service called tarry or
+// tarry-x. The user did not set them, so refusing them would stop a start for no fault of the user's. Their values have
+// a form of their own, as their names do, so a misspelt setting is not mistaken for one.
+func fromKubernetes(key, value string) bool {
+	if strings.HasSuffix(key, "_SERVICE_HOST") {
+		_, err := netip.ParseAddr(value)
+		return err == nil
+	}
+	if strings.HasSuffix(key, "_SERVICE_PORT") || strings.Contains(key, "_SERVICE_PORT_") {
+		return checkPort(value, 1) == ""
+	}
+	before, after, found := strings.Cut(key, "_PORT_")
+	if !found {
+		scheme, rest, found := strings.Cut(value, "://")
+		return strings.HasSuffix(before, "_PORT") && found && protocol(scheme) && checkDial(rest) == ""
+	}
+	parts := strings.Split(after, "_")
+	if len(parts) < 2 || checkPort(parts[0], 1) != "" || !protocol(strings.ToLower(parts[1])) {
+		return false
+	}
+	return len(parts) == 2 || len(parts) == 3 && (parts[2] == "PROTO" || parts[2] == "PORT" || parts[2] == "ADDR")
+}
+
+func protocol(name string) bool { return name == "tcp" || name == "udp" || name == "sctp" }
+
+// flagValue keeps the value of a flag as text. It accepts anything: a bad value is refused at load, together with all
+// other errors.
+type flagValue struct {
+	setting
+	text string
+	set  bool
+}
+
+// Set keeps the last text, and for a list all of them.
+func (v *flagValue) Set(text string) error {
+	if _, ok := v.limit.(several); ok && v.set {
+		text = v.text + "," + text
+	}
+	v.text, v.set = text, true
+	return nil
+}
+
+func (v *flagValue) Type() string { return v.limit.noun() }
+
+// String is for help and logs, so it masks.
+func (v *flagValue) String() string {
+	if v.secret {
+		return Secret(v.text).String()
+	}
+	return v.text
+}
+
+// Choices returns the values of a setting's flag if they are a fixed set of words, else none.
+func Choices(flag *pflag.Flag) []string {
+	v, ok := flag.Value.(*flagValue)
+	if !ok {
+		return nil
+	}
+	switch limit := v.limit.(type) {
+	case choice:
+		return limit
+	case toggle:
+		return []string{"true", "false"}
+	}
+	return nil
+}
+
+func addFlags(fs *pflag.FlagSet, of command) {
+	fs.SortFlags = false
+	for _, s := range append([]setting{configFile()}, settings()...) {
+		if s.of&of == 0 {
+			continue
+		}
+		usage := s.help
+		if _, few := s.limit.(choice); few || counted(s.limit) {
+			usage += "; " + s.limit.words()
+		}
+		if s.secret {
+			usage += "; better in the file or the environment, since all users see flags"
+		}
+		if s.computed != "" {
+			usage += " (default " + s.computed + ")"
+		}
+		flag := fs.VarPF(&flagValue{setting: s, text: s.fallback}, s.name, "", usage)
+		if _, ok := s.limit.(toggle); ok {
+			flag.NoOptDefVal = "true"
+		}
+	}
+}
+
+// flags returns the layer of the command line.
+func (l *loader) flags(fs *pflag.FlagSet) layer {
+	if fs == nil {
+		return layer{koanf.New("."), flagName}
+	}
+	return layer{l.layer(posflag.ProviderWithFlag(fs, ".", nil, func(flag *pflag.Flag) (string, any) {
+		if v, ok := flag.Value.(*flagValue); ok {
+			return v.name, v.text
+		}
+		return "", nil // a command's own
+	}), nil), flagName}
+}
+
+// FlagError adds the nearest flag of fs to pflag's error about an unknown one; the text of other errors stays
+// unchanged. It is meant for cobra's SetFlagErrorFunc. errors.Is(err, ErrRefused) holds for all.
+func FlagError(fs *pflag.FlagSet, err error) error {
+	refused := flagError{cause: err}
+	if unknown, ok := errors.AsType[*pflag.NotExistError](err); ok {
+		var known []string
+		fs.VisitAll(func(flag *pflag.Flag) { known = append(known, flag.Name) })
+		if near := nearest(unknown.GetSpecifiedName(), known); near != "" {
+			refused.hint = " (did you mean --" + near + "?)"
+		}
+	}
+	return refused
+}
+
+// flagError reads like pflag's error and counts as a refusal.
+type flagError struct {
+	cause error
+	hint  string
+}
+
+func (e flagError) Error() string   { return e.cause.Error() + e.hint }
+func (e flagError) Unwrap() []error { return []error{e.cause, ErrRefused} }

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+func newGet(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "get ID",
+		Short: "Show a message, for some time also after its end",
+		Args:  oneArg("ID"),
+	}
+	addName(cmd)
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		return shows(c, messageText)(get[wire.Info](c, cmd, nameOf(cmd, args[0]).Path("")))
+	})
+}
+
+func messageText(t clock, m *wire.Info) string {
+	var b strings.Builder
+	line := func(name, value string) {
+		if value != "" {
+			fmt.Fprintf(&b, "%-9s %s\n", name, printable(value, ""))
+		}
+	}
+	number := func(n int) string {
+		if n == 0 {
+			return ""
+		}
+		return fmt.Sprint(n)
+	}
+	line("id", m.ID)
+	line("uid", m.UID)
+	line("key", m.Key)
+	line("topic", m.Topic)
+	line("state", m.State)
+	line("version", number(int(m.Version)))
+	line("due", t.at(m.Due))
+	line("ended", t.at(m.EndedAt))
+	line("reason", m.Reason)
+	line("priority", number(int(m.Priority)))
+	line("ttl", m.TTL)
+	line("retry", m.Retry)
+	line("attempt", number(int(m.Attempt)))
+	line("refusals", number(int(m.Refusals)))
+	line("intake", m.Intake)
+	line("durable", m.Durable)
+	if m.Why != nil {
+		line("why", strings.TrimSuffix(m.Why.Word+", "+m.Why.Detail, ", "))
+	}
+	if m.Uncertain {
+		line("uncertain", "an attempt may have reached a consumer")
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.Headers)) {
+		for _, value := range m.Headers[name] {
+			line("header", name+": "+value)
+		}
+	}
+	switch {
+	case m.Body != nil && *m.Body != "":
+		line("body", fmt.Sprintf("%d bytes", len(*m.Body)))
+		fmt.Fprintf(&b, "\n%s\n", printable(*m.Body, "\n\t"))
+	case len(m.BodyBase64) > 0:
+		line("body", fmt.Sprintf("%d bytes, not text; --json shows them as base64", len(m.BodyBase64)))
+	}
+	return b.String()
+}
+
+func newWhy(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "why [ID]",
+		Short: "Say where a message is, and why it has not arrived",
+		Long: `Say where a message is, and why it has not arrived; or of a topic or a key, up to 100 messages.
+
+It looks in the store and the journal, and for pushes that are no messages yet in the intake, among those that were set
+aside, and in the rejects. The last line says how far it looked.`,
+		Example: "  tarry why order-7131\n  tarry why --topic orders.remind\n  tarry why --key customer-12",
+		Args:    cobra.MaximumNArgs(1),
+	}
+	addName(cmd)
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		q := parameters(cmd, "topic", "key")
+		if len(args) == 1 {
+			q.Set("id", args[0])
+		}
+		a, raw, err := get[wire.WhyList](c, cmd, client.WithQuery("/v1/why", q))
+		if err != nil {
+			return answered(err, c.json)
+		}
+		if len(a.Messages)+len(a.Pushes) == 0 {
+			return c.showAs(exitNotFound, raw, whyText(c.clock, &a), "nothing was found")
+		}
+		return c.show(raw, whyText(c.clock, &a))
+	})
+}
+
+func whyText(t clock, a *wire.WhyList) string {
+	var b strings.Builder
+	one := func(id, uid, topic, state, when string, w *wire.Why) {
+		if id != uid && uid != "" {
+			id += " (" + uid + ")"
+		}
+		fmt.Fprintf(&b, "%s on %s: %s, %s\n", printable(id, ""), printable(topic, ""), state, when)
+		if w == nil {
+			return
+		}
+		fmt.Fprintf(&b, "  %s\n", strings.TrimSuffix(w.Word+": "+printable(w.Detail, ""), ": "))
+		for _, f := range [][2]string{{"by", w.By}, {"since", t.at(w.Since)}, {"next", t.at(w.Next)}} {
+			if f[1] != "" {
+				fmt.Fprintf(&b, "  %-5s %s\n", f[0], printable(f[1], ""))
+			}
+		}
+	}
+	for i := range a.Messages {
+		m := &a.Messages[i]
+		one(m.ID, m.UID, m.Topic, m.State, "due "+t.at(m.Due), m.Why)
+	}
+	for i := range a.Pushes {
+		p := &a.Pushes[i]
+		one(p.ID, p.UID, p.Topic, "a push", "stored by NATS "+t.at(p.At), p.Why)
+	}
+	var looked []string
+	for _, p := range a.Looked {
+		text := fmt.Sprintf("%s: %d, all", p.Place, p.Read)
+		if p.Error != "" {
+			text = p.Place + ": " + p.Error
+		} else if !p.Whole {
+			text = fmt.Sprintf("%s: %d, there are more", p.Place, p.Read)
+		}
+		looked = append(looked, text)
+	}
+	b.WriteString("looked at " + strings.Join(looked, "; ") + "\n")
+	return b.String()
+}
+
+func newList(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List messages, live or ended, in the order they are due; needs the journal",
+		Long: `List messages, live or ended, in the order they are due; needs the journal.
+
+It shows one page or, with --all, every page. --json prints each page as one line; to get the next page, pass its cursor
+to --cursor.`,
+		Example: `  tarry list --topic orders.remind --state waiting --due-to 2030-01-31T08:00:00Z
+  tarry list --topic 'orders.>' --due-from 1h --due-to 2h
+  tarry list --state dead,expired --all`,
+		Args: noArgs,
+	}
+	states := message.Words()
+	flags := cmd.Flags()
+	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
+	flags.String("id", "", "only messages that have or had this id, of any topic and key")
+	flags.String("key", "", "only this business key")
+	flags.String("state", "",
+		"only these states: "+strings.Join(states, ", ")+"; separated by commas")
+	flags.String("due-from", "", "due then or later: RFC 3339, unix milliseconds, or how long from now")
+	flags.String("due-to", "", "due then or earlier")
+	addPages(cmd, "messages")
+	completing(cmd, "state", true, states...)
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		return pages(c, cmd, []string{"topic", "id", "key", "state", "due-from", "due-to"}, "/v1/messages",
+			listPage)
+	})
+}
+
+func listPage(t clock, l *wire.MessageList, first bool) page {
+	rows := [][]string{{"DUE", "STATE", "UID", "TOPIC", "ID", "WHY"}}
+	for i := range l.Messages {
+		m := &l.Messages[i]
+		name := ""
+		if m.ID != m.UID {
+			name = printable(m.ID, "")
+		}
+		if m.Key != "" {
+			name = strings.TrimPrefix(name+" of key "+printable(m.Key, ""), " ")
+		}
+		why := m.Reason // requeued as another, replaced by a later one, refused: canceled alone would mislead
+		if m.By != "" {
+			why = strings.TrimPrefix(why+", by "+m.By, ", ")
+		}
+		if m.Why != nil {
+			why = strings.TrimPrefix(why+"; "+m.Why.Detail, "; ")
+		}
+		rows = append(rows, []string{t.at(m.Due), m.State, m.UID, printable(m.Topic, ""), name, printable(why, "")})
+	}
+	for i := range l.Rejected {
+		r := &l.Rejected[i]
+		rows = append(rows, []string{"", "rejected", r.UID, printable(r.Topic, ""), "",
+			t.at(r.At) + " " + printable(r.Reason, "")})
+	}
+	p := page{text: columns{-t.width(), -9, -18, -24, -24}.lines(rows, first), cursor: l.Cursor}
+	if l.Lag == nil {
+		p.remark = "it is not known how far the journal is behind"
+	} else if l.Lag.Changes > 0 {
+		p.remark = "the journal is behind by " + lagText(t, l.Lag)
+	}
+	return p
+}
+
+func lagText(t clock, l *wire.Lag) string {
+	text := fmt.Sprintf("%d changes (%d bytes)", l.Changes, l.Bytes)
+	if l.Oldest != "" {
+		text += ", the oldest of " + t.at(l.Oldest)
+	}
+	return text
+}
+
+func newHistory(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "history ID",
+		Short: "Show what happened to a message, when, by whom and why; needs the journal",
+		Long: `Show what happened to a message, when, by whom and why; needs the journal.
+
+For an id of your own, it shows the last 20 messages that have or had this id, the latest last: a requeue makes a new
+message, with another uid. For a uid, it shows only that message. It shows at most 1,000 changes, and says which message
+has earlier ones.`,
+		Args: oneArg("ID"),
+	}
+	addName(cmd)
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		return shows(c, historyText)(get[wire.History](c, cmd, nameOf(cmd, args[0]).Path("/history")))
+	})
+}
+
+// historyText prints the messages of a name in the order of their creation; the one that has the name now comes last.
+func historyText(t clock, h *wire.History) string {
+	var b strings.Builder
+	if h.More {
+		b.WriteString("there are earlier messages; tarry list --id lists all of them\n\n")
+	}
+	for _, l := range slices.Backward(h.Others) {
+		end := l.State
+		if l.Reason != "" {
+			end += ", " + printable(l.Reason, "")
+		}
+		fmt.Fprintf(&b, "%s (%s), %s\n\n%s\n", printable(h.ID, ""), printable(l.UID, ""), end,
+			changesText(t, l.History, l.Earlier))
+	}
+	name := printable(h.ID, "")
+	if h.UID != h.ID {
+		name += " (" + printable(h.UID, "") + ")"
+	}
+	b.WriteString(name + "\n\n" + changesText(t, h.History, h.Earlier))
+	for i := range h.Rejected {
+		r := &h.Rejected[i]
+		fmt.Fprintf(&b, "\na push of it on %s (%s) was rejected at %s: %s\n", printable(r.Topic, ""), r.UID, t.at(r.At),
+			printable(r.Reason, ""))
+	}
+	return b.String()
+}
+
+func changesText(t clock, changes []wire.Change, earlier bool) string {
+	rows := [][]string{{"VERSION", "STATE", "AT", "DUE", "INSTANCE", "ADDRESS", "BUCKET", "TERM", "WHY"}}
+	for i := range changes {
+		c := &changes[i]
+		term := ""
+		if c.Term > 0 {
+			term = strconv.FormatUint(c.Term, 10)
+		}
+		rows = append(rows, []string{
+			strconv.FormatUint(c.Version, 10), c.State, t.at(c.At), t.at(c.Due),
+			c.Instance, c.Address, strconv.Itoa(c.Bucket), term, why(t, c),
+		})
+	}
+	if earlier {
+		return "there are earlier changes; these are the last\n\n" + table(rows)
+	}
+	return table(rows)
+}
+
+// why returns the cause of a change, in a few words.
+func why(t clock, c *wire.Change) string {
+	var parts []string
+	add := func(there bool, format string, args ...any) {
+		if there {
+			parts = append(parts, fmt.Sprintf(format, args...))
+		}
+	}
+	add(c.Reason != "", "%s", c.Reason)
+	add(c.By != "", "by %s", c.By)
+	add(c.Stream != "", "stored in %s as %d", c.Stream, c.Sequence)
+	add(c.Attempt > 0, "attempt %d", c.Attempt)
+	add(c.Claimed != "", "claimed %s", t.at(c.Claimed))
+	return strings.Join(parts, ", ")
+}
+
+func newForecast(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "forecast",
+		Short:   "Count the messages that fall due, step by step; needs the journal",
+		Example: `  tarry forecast --topic orders.remind --step 1h --until 7d`,
+		Args:    noArgs,
+	}
+	flags := cmd.Flags()
+	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
+	flags.String("step", "", "length of a step, at least 1s (default 1m)")
+	flags.String("until", "", "end of the forecast: RFC 3339, unix milliseconds, or how long from now (default 1h)")
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		return shows(c, forecastText)(get[wire.Forecast](c, cmd,
+			client.WithQuery("/v1/forecast", parameters(cmd, "topic", "step", "until"))))
+	})
+}
+
+// forecastText shows the steps in which messages fall due.
+func forecastText(t clock, f *wire.Forecast) string {
+	var rows [][]string
+	sum := 0
+	for _, s := range f.Steps {
+		if sum += s.Count; s.Count > 0 {
+			rows = append(rows, []string{t.at(s.From), strconv.Itoa(s.Count)})
+		}
+	}
+	text := fmt.Sprintf("%d overdue, %d fall due in %d of %d steps\n", f.Overdue, sum, len(rows), len(f.Steps))
+	if len(rows) == 0 {
+		return text
+	}
+	return text + "\n" + table(append([][]string{{"FROM", "COUNT"}}, rows...))
+}
