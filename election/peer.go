@@ -139,13 +139,13 @@ func (p *peers) answer(ctx context.Context, conn net.Conn) {
 	for wait := time.Duration(0); ; wait = t.retry() {
 		select {
 		case <-gone: // the standby, or the leadership
-			p.suspect(from)
+			p.suspectOf(from)
 			return
 		case <-time.After(wait):
 		}
 		if !from.Prove || p.probe(ctx, from) {
 			<-gone
-			p.suspect(from)
+			p.suspectOf(from)
 			return
 		}
 	}
@@ -198,6 +198,16 @@ func (p *peers) probe(ctx context.Context, of hello) bool {
 	}
 	_ = conn.Close()
 	return true
+}
+
+// suspectOf is suspect for a link that has ended, unless the leadership has.
+func (p *peers) suspectOf(from hello) {
+	p.mu.Lock()
+	leads := p.term == from.Term
+	p.mu.Unlock()
+	if leads {
+		p.suspect(from)
+	}
 }
 
 // suspect has an instance checked whose link has ended, or that was deposed. Without links nobody is.

@@ -81,7 +81,7 @@ type undoing struct {
 var errMaybeReady = errors.New("a message may be ready")
 
 // wait waits for messages until the poll's time is over, its client is gone or the instance stops. A poll for no
-// messages does not look: it ends where another would.
+// messages does not look: it ends where another would, and at once if that is beyond its time.
 func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	w := q.join(ctx, p)
 	var over <-chan time.Time
@@ -97,9 +97,12 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		switch wait, first := q.turn(w); {
 		case !first:
 			wake, tick = nil, nil
-		case wait <= 0 && p.Max == 0:
+		case p.Max == 0 && wait <= 0:
 			q.leave(w)
 			return nil, errMaybeReady
+		case p.Max == 0 && wait > p.Wait:
+			q.leave(w)
+			return nil, nil
 		case wait <= 0:
 			q.pass(w)
 			clock.Reset(0)

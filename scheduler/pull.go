@@ -228,25 +228,39 @@ func (s *Scheduler) View(ctx context.Context, infos ...*message.Info) error {
 
 // What webhooks need beside Pull and Settle.
 
-// Await waits until a message of a topic may be ready, which Pull then finds out. It asks nothing of the timeline, so
-// any number of topics may be awaited. It returns false once the time is over.
+// Await waits until a message of a topic may be ready, which Pull then finds out. It asks nothing of the timeline but
+// the pauses, so many topics may be awaited. It returns false once none will be ready within the time, or the topic is
+// paused.
 func (s *Scheduler) Await(ctx context.Context, topic string, within time.Duration) bool {
+	if paused, _, err := s.paused(ctx, topic); err == nil && paused {
+		return false
+	}
 	_, err := s.polls.wait(ctx, Poll{Topic: topic, Wait: within})
 	return errors.Is(err, errMaybeReady)
 }
 
-// Upcoming lists the topics from which a message can be pulled within a time from now. A topic may occur more often.
-func (s *Scheduler) Upcoming(ctx context.Context, within time.Duration) ([]string, error) {
-	if err := s.cfg.Admit(); err != nil {
-		return nil, err
+// Upcoming tells the topics from which a message can be pulled within a time from now, bucket by bucket, without those
+// that do not answer. It may tell a topic more often.
+func (s *Scheduler) Upcoming(ctx context.Context, within time.Duration, tell func(topic string)) error {
+	var failed error
+	for bucket := range s.cfg.Timeline.Buckets() {
+		err := s.cfg.Admit()
+		if err == nil && s.queues.watch.answers(bucket) {
+			var topics []string
+			topics, err = s.cfg.Timeline.Upcoming(ctx, bucket, s.cfg.Clock.Milli().Add(within))
+			for _, topic := range topics {
+				tell(topic)
+			}
+		}
+		failed = cmp.Or(failed, err)
 	}
-	topics, err := s.cfg.Timeline.Upcoming(ctx, s.cfg.Clock.Milli().Add(within))
-	return topics, Looked("list topics", err)
+	return Looked("list topics", failed)
 }
 
 // Failing notes that a webhook's target failed, or that it did not, and returns since when it has failed without a
 // success, or the zero time.
-func (s *Scheduler) Failing(ctx context.Context, target string, failed bool) (since time.Time, err error) {
+func (s *Scheduler) Failing(ctx context.Context, target string, failed bool,
+	within time.Duration) (since time.Time, err error) {
 	if err := s.cfg.Admit(); err != nil {
 		return since, err
 	}
@@ -256,7 +270,7 @@ func (s *Scheduler) Failing(ctx context.Context, target string, failed bool) (si
 	if failed {
 		at = s.cfg.Clock.Milli()
 	}
-	first, err := s.cfg.Timeline.Failing(ctx, target, at)
+	first, err := s.cfg.Timeline.Failing(ctx, target, at, within)
 	if err == nil && first > 0 {
 		since = first.Time()
 	}

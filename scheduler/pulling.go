@@ -29,12 +29,12 @@ type Pulling interface {
 	// Behind reports whether a serial message that waits comes after another one of its topic and key, and which one has
 	// the key, if one has.
 	Behind(ctx context.Context, uid message.UID, topic, key string) (behind bool, by message.UID, err error)
-	// Upcoming lists the topics from which a message can be pulled by until, and perhaps a few whose first one comes
-	// later. A topic may occur more than once. It leaves out buckets that do not answer, unless none does.
-	Upcoming(ctx context.Context, until message.Milli) ([]string, error)
+	// Upcoming lists the topics of a bucket from which a message can be pulled by until, and perhaps a few whose first
+	// one comes later.
+	Upcoming(ctx context.Context, bucket message.Bucket, until message.Milli) ([]string, error)
 	// Failing notes that a webhook's target failed at a time, and returns since when it has done so without a success in
-	// between. The time 0 notes a success.
-	Failing(ctx context.Context, target string, at message.Milli) (since message.Milli, err error)
+	// between. A failure that comes more than within after the one before is the first again. The time 0 notes a success.
+	Failing(ctx context.Context, target string, at message.Milli, within time.Duration) (since message.Milli, err error)
 }
 
 // ErrPausesChanged: the caller of Lease does not know the present pauses. Nothing was leased. It is ErrUnavailable too.

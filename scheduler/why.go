@@ -53,7 +53,8 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 }
 
 // Held looks for messages of a topic, a key or both that wait, are in flight or are dead, among the first most that it
-// meets. It returns up to limit of them, how many messages it looked at, and whether those were all.
+// meets. It returns up to limit of them, how many messages it looked at, and whether those were all: without a topic it
+// does not know what consumers have leased.
 func (s *Scheduler) Held(ctx context.Context, topic, key string, limit, most int) (found []message.UID, looked int,
 	whole bool, err error) {
 	if topic != "" {
@@ -69,6 +70,20 @@ func (s *Scheduler) Held(ctx context.Context, topic, key string, limit, most int
 		}
 	}
 	for bucket := range s.cfg.Timeline.Buckets() {
+		flying, err := s.cfg.Timeline.Claims(ctx, bucket, "", limit)
+		if err != nil {
+			return found, looked, false, Looked("list what is in flight", err)
+		}
+		whole = whole && len(flying) < limit
+		for _, uid := range flying {
+			all, err := s.cfg.Timeline.Find(ctx, Ref{UID: uid})
+			if err != nil {
+				return found, looked, false, Looked("look at what is in flight", err)
+			}
+			if looked++; len(all) > 0 && (topic == "" || all[0].Topic == topic) && (key == "" || all[0].Key == key) {
+				found = append(found, uid)
+			}
+		}
 		for _, dead := range []bool{false, true} {
 			for q := (Browse{Dead: dead, Limit: browsePage}); ; {
 				page, err := s.browse(ctx, bucket, q)
@@ -91,7 +106,7 @@ func (s *Scheduler) Held(ctx context.Context, topic, key string, limit, most int
 			}
 		}
 	}
-	return found, looked, whole || topic == "", nil
+	return found, looked, whole, nil
 }
 
 func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *message.Why,
@@ -101,14 +116,10 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 	if topic != nil && topic.Webhook {
 		say(message.WhyWebhook, "it is ready, and an instance posts it when the target has room")
 	}
-	if _, _, err := s.paused(ctx, i.Topic); err == nil {
-		s.pauses.mu.Lock()
-		defer s.pauses.mu.Unlock()
-		at := slices.IndexFunc(s.pauses.list, func(p Pause) bool { return Matches(p.Pattern, i.Topic) })
-		if at >= 0 {
-			p := s.pauses.list[at]
-			why.Since, why.By = max(p.At, i.Due), p.By
-			say(message.WhyPaused, "%s is paused", p.Pattern)
+	if list, _, err := s.cfg.Timeline.Pauses(ctx); err == nil { // what is known may be old: nothing leased by it
+		if at := slices.IndexFunc(list, func(p Pause) bool { return Matches(p.Pattern, i.Topic) }); at >= 0 {
+			why.Since, why.By = max(list[at].At, i.Due), list[at].By
+			say(message.WhyPaused, "%s is paused", list[at].Pattern)
 			return
 		}
 	}

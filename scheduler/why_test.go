@@ -22,6 +22,12 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 			&scheduler.Topic{Pattern: "serial", Serial: true, Deliver: scheduler.DeliverPull},
 			&scheduler.Topic{Pattern: "pull.*", Deliver: scheduler.DeliverPull})
 		s, now := r.S, message.CeilMilli(time.Now())
+		if _, _, err := s.Resume(t.Context(), "before"); err != nil { // what an instance knows of pauses may be old
+			t.Fatal(err)
+		}
+		if _, err := s.Pull(t.Context(), scheduler.Poll{Topic: "pull.none", Max: 1}); err != nil {
+			t.Fatal(err)
+		}
 		if _, err := s.Pause(t.Context(), "pull.paused", "ann"); err != nil {
 			t.Fatal(err)
 		}

@@ -125,6 +125,7 @@ type Server struct {
 	canceling, rescheduling, requeueing, purging exclusive
 	// stopping ends when Run begins to stop, which also ends long operations.
 	stopping context.Context
+	whys     chan struct{} // room for requests that look everywhere
 	stopLong context.CancelFunc
 }
 
@@ -170,7 +171,7 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Server{
+	s := &Server{whys: make(chan struct{}, 2),
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version),
 		mux: http.NewServeMux(), handlers: map[string]guarded{}, origin: http.NewCrossOriginProtection(),
 	}

@@ -38,6 +38,11 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 	}
 	ctx, stop := context.WithTimeout(r.Context(), min(whyTime, s.cfg.Timeout))
 	defer stop()
+	select { // it makes many calls, so few are answered at a time
+	case s.whys <- struct{}{}:
+		defer func() { <-s.whys }()
+	case <-ctx.Done():
+	}
 	a := wire.WhyList{Messages: []wire.Info{}}
 	known := map[message.UID]bool{}
 	tell := func(i *message.Info) {
@@ -59,7 +64,6 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 		pushes, looked := s.cfg.Intake.Look(ctx, q)
 		a.Pushes, a.Looked = append(a.Pushes, pushes...), append(a.Looked, looked...)
 	}
-	a.Pushes = a.Pushes[:min(len(a.Pushes), whyShown)]
 	return s.respondValue(w, http.StatusOK, a)
 }
 
@@ -83,8 +87,11 @@ func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery, tell func(*mess
 		}
 	}
 	for _, uid := range uids {
-		if info, err := s.cfg.Service.Get(ctx, scheduler.Ref{UID: uid}); err == nil { // else it has ended meanwhile
+		info, failed := s.cfg.Service.Get(ctx, scheduler.Ref{UID: uid})
+		if failed == nil {
 			tell(&info)
+		} else if err == nil && !errors.Is(failed, scheduler.ErrUnknownID) { // else it has ended meanwhile
+			err = failed
 		}
 	}
 	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) && !errors.Is(err, scheduler.ErrRejected) {

@@ -14,13 +14,16 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
+// lookShown bounds what Look returns.
+const lookShown = 100
+
 // Look finds pushes that no instance has accepted. Of the intake it reads those of the topic alone, where one is named.
 // It takes nothing from the streams.
 func (c *Contents) Look(ctx context.Context, q wire.WhyQuery) (found []wire.WhyPush, looked []wire.WhyPlace) {
 	read := func(place, stream, filter string, see func(*jetstream.RawStreamMsg)) {
 		p := wire.WhyPlace{Place: place, Whole: true}
 		if err := c.each(ctx, stream, filter, func(raw *jetstream.RawStreamMsg) bool {
-			if q.Most == 0 {
+			if q.Most == 0 || len(found) >= lookShown {
 				p.Whole = false
 				return false
 			}

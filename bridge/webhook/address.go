@@ -46,13 +46,18 @@ func (g *guard) control(_, address string, _ syscall.RawConn) error {
 	}
 	ip := at.Addr().Unmap().WithZone("")
 	if g.isOwn(netip.AddrPortFrom(ip, at.Port())) {
-		return fmt.Errorf("%s is this instance's own", at)
+		return &refusal{fmt.Sprintf("%s is this instance's own", at)}
 	}
 	if g.public.SafeAddr(ip) != nil {
-		return fmt.Errorf("%s is not public, and webhook.allow does not name it", ip)
+		return &refusal{fmt.Sprintf("%s is not public, and webhook.allow does not name it", ip)}
 	}
 	return nil
 }
+
+// refusal is why an address is not dialled.
+type refusal struct{ text string }
+
+func (r *refusal) Error() string { return r.text }
 
 // isOwn reports whether something of this process listens there.
 func (g *guard) isOwn(at netip.AddrPort) bool {
@@ -80,6 +85,8 @@ func newClient(allow []netip.Prefix, own []net.Addr) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,
 			TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
-			MaxResponseHeaderBytes: 64 << 10},
+			MaxResponseHeaderBytes: 64 << 10,
+			// A connection that fell silent would else fail every request until the kernel gives it up.
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}},
 	}
 }

@@ -54,6 +54,9 @@ const (
 	// giveUp is how long a target may fail without a success before its topics are paused, as Svix does it
 	// (docs.svix.com/retries).
 	giveUp = 5 * 24 * time.Hour
+	// apart is how long after a failure the next one begins anew: without requests nobody knows how a target does, and
+	// after a pause it has as long again.
+	apart = 24 * time.Hour
 )
 
 func newTarget(of Target) (*target, error) {
@@ -208,13 +211,13 @@ func (s *Service) note(ctx context.Context, t *target, v verdict) {
 	}
 	t.failing, t.noted = failed, time.Now()
 	t.mu.Unlock()
-	since, err := s.cfg.Source.Failing(ctx, t.name, failed)
+	since, err := s.cfg.Source.Failing(ctx, t.name, failed, apart)
 	log := s.cfg.Log.With().Str("pattern", t.Pattern).Time("since", since).AnErr("error", err).Logger()
 	switch {
 	case failed && err == nil && s.cfg.Clock.Now().Sub(since) >= giveUp:
 		_, err := s.cfg.Source.Pause(ctx, t.Pattern, "a webhook, whose target fails since "+since.Format(time.RFC3339))
 		if err == nil {
-			_, err = s.cfg.Source.Failing(ctx, t.name, false)
+			_, err = s.cfg.Source.Failing(ctx, t.name, false, apart)
 		}
 		log.Error().Err(err).Msg("a webhook's target has failed for five days: its topics are paused, see tarry resume")
 	case failed:

@@ -4,15 +4,18 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
+	"crypto/tls"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
-	"net/url"
+	"os"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -39,6 +42,9 @@ type verdict struct {
 // post posts messages and judges the answer.
 func (s *Service) post(ctx context.Context, t *target, g group) verdict {
 	v := s.ask(ctx, t, g)
+	if v.verb == scheduler.Release { // it shows nothing of the target
+		return v
+	}
 	outcome := map[scheduler.Verb]string{scheduler.Ack: "delivered", scheduler.Nack: "failed", scheduler.Bury: "gone"}
 	s.posts.WithLabelValues(t.Pattern, outcome[v.verb]).Inc()
 	s.note(ctx, t, v)
@@ -54,18 +60,42 @@ func (s *Service) ask(ctx context.Context, t *target, g group) verdict {
 		var a *http.Response
 		if a, err = s.client.Do(r); err == nil {
 			s.seconds.Observe(time.Since(began).Seconds())
+			unread := context.AfterFunc(ctx, func() { _ = a.Body.Close() }) // after 101 nothing else ends it
 			_, _ = io.Copy(io.Discard, io.LimitReader(a.Body, answerBytes)) // the status has said everything
-			_ = a.Body.Close()
+			if unread() {
+				_ = a.Body.Close()
+			}
 			return judge(a, time.Now())
 		}
 	}
-	if inner := (*url.Error)(nil); errors.As(err, &inner) { // without the URL, which may hold a secret
-		err = inner.Err
+	if errors.Is(context.Cause(ctx), errStopping) { // no fault of the message's: it counts as no try
+		return verdict{verb: scheduler.Release}
 	}
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
+	return verdict{verb: scheduler.Nack, reason: "the target could not be asked: " + trouble(ctx, err)}
+}
+
+// trouble says why a request failed, in words of its own: an error may hold the URL, or what the target sent.
+func trouble(ctx context.Context, err error) string {
+	var refused *refusal
+	var name *net.DNSError
+	var certificate *tls.CertificateVerificationError
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx).Error()
+	case errors.As(err, &refused):
+		return refused.Error()
+	case errors.As(err, &name):
+		return "its name cannot be resolved"
+	case errors.As(err, &certificate):
+		return "its certificate is not accepted"
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "it refuses connections"
+	case errors.Is(err, syscall.ECONNRESET), errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
+		return "it closed the connection"
+	case errors.Is(err, syscall.EHOSTUNREACH), errors.Is(err, syscall.ENETUNREACH), errors.Is(err, os.ErrDeadlineExceeded):
+		return "it cannot be reached"
 	}
-	return verdict{verb: scheduler.Nack, reason: "the target could not be asked: " + err.Error()}
+	return "it does not speak HTTP as expected"
 }
 
 // judge reads the status of an answer.
@@ -137,7 +167,9 @@ func describe(h http.Header, m *scheduler.PulledMessage) {
 		given.Add(one.Name, one.Value)
 	}
 	for name, values := range given {
-		if !slices.Contains(reserved(), name) && !strings.HasPrefix(name, "Webhook-") {
+		// Some receivers take an underscore for a hyphen.
+		if plain := strings.ReplaceAll(strings.ToLower(name), "_", "-"); !slices.Contains(reserved(), plain) &&
+			!strings.HasPrefix(plain, "webhook-") {
 			h[name] = values
 		}
 	}
@@ -154,8 +186,8 @@ func describe(h http.Header, m *scheduler.PulledMessage) {
 	}
 }
 
-// reserved are the headers that belong to the connection, or to the request as a whole, in Go's form.
+// reserved are the headers that belong to the connection, or to the request as a whole.
 func reserved() []string {
-	return []string{"Accept-Encoding", "Connection", "Content-Length", "Expect", "Host", "Keep-Alive",
-		"Proxy-Authenticate", "Proxy-Authorization", "Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
+	return []string{"accept-encoding", "connection", "content-length", "expect", "host", "keep-alive",
+		"proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
 }

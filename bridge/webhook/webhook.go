@@ -21,11 +21,11 @@ import (
 
 // Source is the part of the scheduler from which webhooks pull.
 type Source interface {
-	Upcoming(ctx context.Context, within time.Duration) ([]string, error)
+	Upcoming(ctx context.Context, within time.Duration, tell func(topic string)) error
 	Await(ctx context.Context, topic string, within time.Duration) bool
 	Pull(ctx context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error)
 	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
-	Failing(ctx context.Context, target string, failed bool) (since time.Time, err error)
+	Failing(ctx context.Context, target string, failed bool, within time.Duration) (since time.Time, err error)
 	Pause(ctx context.Context, pattern, by string) (inEffect bool, err error)
 }
 
@@ -50,7 +50,8 @@ type Service struct {
 	cfg     Config
 	client  *http.Client
 	targets atomic.Pointer[map[string]*target] // by pattern
-	heard   chan string                        // topics; "" is all of them
+	heard   chan string
+	look    chan struct{} // capacity 1: list the topics now
 	work    sync.WaitGroup
 	posts   *prometheus.CounterVec
 	seconds prometheus.Histogram
@@ -59,10 +60,12 @@ type Service struct {
 const (
 	// soon is how far ahead a topic gets a goroutine, and lookEvery how often topics are listed. An announcement that is
 	// lost costs at most that time.
-	soon      = 20 * time.Second
+	soon      = 10 * time.Second
 	lookEvery = 5 * time.Second
-	// heardMost bounds what was heard and not yet looked at. The rest waits for the next list.
-	heardMost = 4096
+	// heardMost bounds what was heard and not yet looked at, and topicsMost the topics that have a goroutine. The rest
+	// waits for the next list.
+	heardMost  = 4096
+	topicsMost = 10_000
 	// pullRest is the pause after a pull that failed.
 	pullRest = 250 * time.Millisecond
 	// pullBytes bounds the bodies of one pull, and so of one batch.
@@ -72,6 +75,7 @@ const (
 // New builds a Service without targets.
 func New(cfg Config) *Service {
 	s := &Service{cfg: cfg, client: newClient(cfg.Allow, cfg.Own), heard: make(chan string, heardMost),
+		look: make(chan struct{}, 1),
 		posts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_webhook_posts_total",
 			Help: "Requests to webhooks' targets, by pattern of topics and outcome: delivered, failed, gone."},
 			[]string{"pattern", "outcome"}),
@@ -117,7 +121,13 @@ func (s *Service) of(topic string) *target {
 
 // Heard tells that a message of a topic is due earlier than was known; without a topic, that any may be.
 func (s *Service) Heard(topic string, due message.Milli) {
-	if topic == "" || s.of(topic) != nil && due.Time().Before(s.cfg.Clock.Now().Add(soon)) {
+	switch {
+	case topic == "":
+		select {
+		case s.look <- struct{}{}:
+		default:
+		}
+	case s.of(topic) != nil && due.Time().Before(s.cfg.Clock.Now().Add(soon)):
 		select {
 		case s.heard <- topic:
 		default:
@@ -132,10 +142,11 @@ func (s *Service) Run(ctx context.Context) error {
 	again := map[string]bool{} // by topics with a goroutine: whether it was heard of meanwhile
 	ended := make(chan string)
 	begin := func(topic string) {
-		if _, runs := again[topic]; runs || s.of(topic) == nil {
-			if runs {
-				again[topic] = true
-			}
+		if _, runs := again[topic]; runs {
+			again[topic] = true
+			return
+		}
+		if len(again) >= topicsMost || s.of(topic) == nil {
 			return
 		}
 		again[topic] = false
@@ -147,29 +158,15 @@ func (s *Service) Run(ctx context.Context) error {
 			}
 		})
 	}
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	s.work.Go(func() { s.list(ctx) })
 	for ctx.Err() == nil {
-		topic := ""
 		select {
 		case <-ctx.Done():
-			continue
-		case <-tick.C:
-		case topic = <-s.heard:
-		case topic = <-ended:
-			restart := again[topic]
-			if delete(again, topic); !restart {
-				continue
-			}
-		}
-		if topic != "" {
+		case topic := <-s.heard:
 			begin(topic)
-		} else if len(*s.targets.Load()) > 0 {
-			topics, err := s.cfg.Source.Upcoming(ctx, soon)
-			if err != nil {
-				s.cfg.Log.Debug().Err(err).Msg("webhooks do not know what is ready")
-			}
-			for _, topic := range topics {
+		case topic := <-ended:
+			restart := again[topic]
+			if delete(again, topic); restart {
 				begin(topic)
 			}
 		}
@@ -177,6 +174,34 @@ func (s *Service) Run(ctx context.Context) error {
 	defer time.AfterFunc(s.cfg.Drain, func() { cancel(errStopping) }).Stop()
 	s.work.Wait()
 	return nil
+}
+
+// list tells the topics that have something due soon, from time to time, until ctx ends. A store that answers slowly
+// holds up nothing else.
+func (s *Service) list(ctx context.Context) {
+	tick := time.NewTicker(lookEvery)
+	defer tick.Stop()
+	for ctx.Err() == nil {
+		select {
+		case <-ctx.Done():
+		case <-s.look:
+		case <-tick.C:
+		}
+		if len(*s.targets.Load()) == 0 || ctx.Err() != nil {
+			continue
+		}
+		err := s.cfg.Source.Upcoming(ctx, soon, func(topic string) {
+			if s.of(topic) != nil {
+				select {
+				case s.heard <- topic:
+				case <-ctx.Done():
+				}
+			}
+		})
+		if err != nil {
+			s.cfg.Log.Debug().Err(err).Msg("webhooks do not know all that is ready")
+		}
+	}
 }
 
 var errStopping = errors.New("the instance stopped before the target answered")
@@ -191,6 +216,10 @@ func (s *Service) consume(ctx, posting context.Context, topic string) {
 		slots := t.take(ctx)
 		if slots == 0 {
 			return
+		}
+		if s.of(topic) != t { // it waited while the settings changed
+			t.slots.Release(int64(slots))
+			continue
 		}
 		found, err := s.cfg.Source.Pull(ctx, scheduler.Poll{Topic: topic, Webhook: true, Max: max(slots, t.Batch),
 			Bytes: pullBytes, Lease: t.timeout + leaseMore, Consumer: fmt.Sprintf("%.64s", "webhook@"+s.cfg.Instance)})

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"bufio"
 	"context"
 	"encoding/json"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -111,10 +113,18 @@ type source struct {
 	since   time.Time // of failing
 	noted   []bool
 	paused  []string
+	slow    chan struct{} // Upcoming waits for it
 }
 
-func (s *source) Upcoming(context.Context, time.Duration) ([]string, error) {
-	return []string{"a.b"}, nil
+func (s *source) Upcoming(_ context.Context, _ time.Duration, tell func(string)) error {
+	s.mu.Lock()
+	slow := s.slow
+	s.mu.Unlock()
+	if slow != nil {
+		<-slow
+	}
+	tell("a.b")
+	return nil
 }
 
 func (s *source) Await(ctx context.Context, _ string, _ time.Duration) bool {
@@ -160,7 +170,7 @@ func (s *source) Settle(_ context.Context, orders []scheduler.Settlement) ([]sch
 	return results, make([]error, len(orders))
 }
 
-func (s *source) Failing(_ context.Context, _ string, failed bool) (time.Time, error) {
+func (s *source) Failing(_ context.Context, _ string, failed bool, _ time.Duration) (time.Time, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.noted = append(s.noted, failed); !failed {
@@ -251,7 +261,10 @@ func start(t *testing.T, target Target, answer func(body string, w http.Response
 	r.Service = New(Config{Source: r.source, Topics: topics, Clock: scheduler.NewClock(scheduler.System()),
 		Instance: "me", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Drain: 100 * time.Millisecond,
 		Log: zerolog.Nop(), Registerer: prometheus.NewRegistry()})
-	target.Pattern, target.URL = "a.*", server.URL
+	target.Pattern = "a.*"
+	if target.URL == "" {
+		target.URL = server.URL
+	}
 	if err := r.Use([]Target{target}); err != nil {
 		t.Fatal(err)
 	}
@@ -391,8 +404,97 @@ func TestRun_StopsWithoutLosingAnything(t *testing.T) {
 		}
 		return nil
 	})
-	stop() // 1 is not answered within the drain and may have arrived: a try; 2 was not begun: no try
-	want(t, "settled", r.verbs(2), []string{fmt.Sprint(scheduler.Nack, "  0s"), fmt.Sprint(scheduler.Release, " 1 0s")})
+	stop() // 1 is not answered within the drain, which is not its fault, and 2 was not begun: neither counts as a try
+	want(t, "settled", r.verbs(2), []string{fmt.Sprint(scheduler.Release, "  0s"),
+		fmt.Sprint(scheduler.Release, " 1 0s")})
+}
+
+// raw answers each connection with the next of the texts, and keeps it open.
+func raw(t *testing.T, answers ...string) (url string) {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = l.Close() })
+	go func() { // ends with the listener
+		for i := 0; ; i++ {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			t.Cleanup(func() { _ = conn.Close() })
+			_, _ = http.ReadRequest(bufio.NewReader(conn))
+			_, _ = io.WriteString(conn, answers[i%len(answers)])
+		}
+	}()
+	return "http://" + l.Addr().String()
+}
+
+// After 101 the connection is the target's, without an end: neither a slot nor the stop may wait for it.
+func TestRun_WaitsForNoAnswerWithoutAnEnd(t *testing.T) {
+	t.Parallel()
+	url := raw(t, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n",
+		"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\n")
+	r, stop := start(t, Target{URL: url, Timeout: 200 * time.Millisecond, Concurrency: 1}, nil)
+	r.give(time.Minute, "x", "y")
+	want(t, "settled", r.verbs(2), []string{fmt.Sprint(scheduler.Ack, " 1 0s"), fmt.Sprint(scheduler.Nack, "  0s")})
+	stop()
+}
+
+// What the target says stays out of the history and the log, but for the status.
+func TestRun_KeepsNothingThatTheTargetSaid(t *testing.T) {
+	t.Parallel()
+	r, _ := start(t, Target{Concurrency: 1, URL: raw(t, "SSH-2.0 secret\r\n\r\n",
+		"HTTP/1.1 secret\r\n\r\n", "HTTP/1.1 302 Found\r\nLocation: http://[secret\r\nContent-Length: 0\r\n\r\n")}, nil)
+	r.give(time.Minute, "x", "y", "z")
+	r.verbs(3)
+	r.source.mu.Lock()
+	defer r.source.mu.Unlock()
+	for _, o := range r.settled {
+		if o.Verb != scheduler.Nack || strings.Contains(o.Reason, "secret") {
+			t.Errorf("%d: %q", o.Verb, o.Reason)
+		}
+	}
+}
+
+// What waited for a slot of the old target goes to the new one.
+func TestRun_PostsNothingToATargetThatWasReplaced(t *testing.T) {
+	t.Parallel()
+	hold := make(chan struct{})
+	r, _ := start(t, Target{Concurrency: 1}, func(string, http.ResponseWriter) { <-hold })
+	var news atomic.Int32
+	next := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { news.Add(1) }))
+	t.Cleanup(next.Close)
+	r.give(time.Minute, "first", "second")
+	lab.Eventually(t, patience, func() error {
+		if len(r.posted()) == 0 {
+			return errors.New("nothing posted")
+		}
+		return nil
+	})
+	if err := r.Use([]Target{{Pattern: "a.*", URL: next.URL}}); err != nil {
+		t.Fatal(err)
+	}
+	close(hold)
+	r.verbs(2)
+	want(t, "posted to the old target", r.posted(), []string{"first"})
+	want(t, "posted to the new one", news.Load(), 1)
+}
+
+// A store that answers slowly holds up no topic that was heard of.
+func TestRun_DoesNotWaitForTheList(t *testing.T) {
+	t.Parallel()
+	r, _ := start(t, Target{}, nil)
+	slow := make(chan struct{})
+	r.source.mu.Lock()
+	r.slow = slow
+	r.source.mu.Unlock()
+	r.Heard("", 0)
+	r.give(time.Minute, "x")
+	r.Heard("a.b", message.CeilMilli(time.Now()))
+	r.verbs(1)
+	close(slow)
 }
 
 func TestNote_PausesATargetThatFailedForFiveDays(t *testing.T) {

@@ -135,7 +135,7 @@ func whyText(t clock, a *wire.WhyList) string {
 		if p.Error != "" {
 			text = p.Place + ": " + p.Error
 		} else if !p.Whole {
-			text = fmt.Sprintf("%s: %d, there are more", p.Place, p.Read)
+			text = fmt.Sprintf("%s: %d, not all", p.Place, p.Read)
 		}
 		looked = append(looked, text)
 	}

@@ -606,8 +606,12 @@ var pullPromises = []promise{
 		t.one(Message(3, On("mq")))
 		want := func(within time.Duration, want ...string) {
 			t.Helper()
-			got, err := t.tl.Upcoming(t.Context(), t.now.Add(within))
-			t.must("upcoming", err)
+			var got []string
+			for bucket := range t.o.Buckets {
+				some, err := t.tl.Upcoming(t.Context(), bucket, t.now.Add(within))
+				t.must("upcoming", err)
+				got = append(got, some...)
+			}
 			slices.Sort(got)
 			if got = slices.Compact(got); !slices.Equal(got, want) {
 				t.Fatalf("within %s: %q, want %q", within, got, want)
@@ -621,14 +625,15 @@ var pullPromises = []promise{
 		want(time.Second, work) // what is leased is not to be pulled
 	}},
 	{name: "a target fails since its first failure after a success", check: func(t *trial) {
-		for _, c := range []struct{ at, want message.Milli }{{0, 0}, {7, 7}, {9, 7}, {0, 0}, {11, 11}} {
+		for _, c := range []struct{ at, want message.Milli }{{0, 0}, {7, 7}, {9, 7}, {0, 0}, {11, 11}, {21, 11},
+			{32, 32}} { // the last one comes too late after the one before
 			for range 2 {
-				if since, err := t.tl.Failing(t.Context(), "x", c.at); err != nil || since != c.want {
+				if since, err := t.tl.Failing(t.Context(), "x", c.at, 10*time.Millisecond); err != nil || since != c.want {
 					t.Fatalf("at %d: %d, %v, want %d", c.at, since, err, c.want)
 				}
 			}
 		}
-		if since, err := t.tl.Failing(t.Context(), "y", 20); err != nil || since != 20 {
+		if since, err := t.tl.Failing(t.Context(), "y", 20, time.Hour); err != nil || since != 20 {
 			t.Fatalf("another target: %d, %v", since, err)
 		}
 	}},

@@ -43,7 +43,7 @@ type Timeline struct {
 	cfg     Config
 	buckets []*bucket
 	paused  *pauses
-	failing map[string]message.Milli // by webhooks' targets; guarded as paused
+	failing map[string][2]message.Milli // first and last, by webhooks' targets; guarded as paused
 	// recovering is set in the view of the certifying leader, together with its term and the certification that it is
 	// about to make.
 	recovering     bool
@@ -80,7 +80,7 @@ func New(cfg Config) (*Timeline, error) {
 		return nil, fmt.Errorf("memory: tombstone limit %d: want at least 1", cfg.TombstoneLimit)
 	}
 	t := &Timeline{cfg: cfg, buckets: make([]*bucket, cfg.Buckets), paused: newPauses(),
-		failing: map[string]message.Milli{}}
+		failing: map[string][2]message.Milli{}}
 	for i := range t.buckets {
 		t.buckets[i] = newBucket(cfg.Record)
 		t.buckets[i].calls.limit = cmp.Or(cfg.CallLimit, scheduler.MaxCalls)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -524,33 +525,33 @@ func (t *Timeline) Behind(ctx context.Context, uid message.UID, topic, key strin
 	return behind, by, err
 }
 
-// Upcoming lists the topics from which a message can be pulled by until.
-func (t *Timeline) Upcoming(ctx context.Context, until message.Milli) (topics []string, err error) {
-	for n := range t.Buckets() {
-		err = t.in(ctx, n, func(b *bucket) error {
-			for topic, stretches := range b.pulls {
-				if stretches.due() <= until {
-					topics = append(topics, topic)
-				}
+// Upcoming lists the topics of a bucket from which a message can be pulled by until.
+func (t *Timeline) Upcoming(ctx context.Context, n message.Bucket, until message.Milli) (topics []string, err error) {
+	err = t.in(ctx, n, func(b *bucket) error {
+		for topic, stretches := range b.pulls {
+			if stretches.due() <= until {
+				topics = append(topics, topic)
 			}
-			return nil
-		})
-		if err != nil {
-			break
 		}
-	}
+		return nil
+	})
 	return topics, err
 }
 
 // Failing notes a failure of a webhook's target, or a success.
-func (t *Timeline) Failing(ctx context.Context, target string, at message.Milli) (since message.Milli, err error) {
+func (t *Timeline) Failing(ctx context.Context, target string, at message.Milli,
+	within time.Duration) (since message.Milli, err error) {
 	err = t.in(ctx, scheduler.PausesBucket, func(*bucket) error {
 		if at == 0 {
 			delete(t.failing, target)
-		} else if _, known := t.failing[target]; !known {
-			t.failing[target] = at
+			return nil
 		}
-		since = t.failing[target]
+		f, known := t.failing[target]
+		if !known || f[1].Add(within) < at {
+			f[0] = at
+		}
+		since, f[1] = f[0], at
+		t.failing[target] = f
 		return nil
 	})
 	return since, err

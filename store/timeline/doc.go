@@ -42,7 +42,7 @@
 //	{ns:b}:tomb, :tombs   HASH of tombstones and the ZSET of their order
 //	{ns:b}:paused         HASH pattern → since when, a space, and by whom; '' → when the last change was; the same in
 //	                      all buckets
-//	{ns:b}:failing        HASH webhook's target → since when it fails; in the first bucket alone
+//	{ns:b}:failing        HASH webhook's target → since when it fails, and when last; in the first bucket alone
 //	{ns:b}:big            exists once the bucket has had a message of more than 16 KiB: claims then read lengths first
 //	{ns:b}:calls, :called HASH call → uid of its push; the two take turns and expire (add.lua)
 //	{ns:b}:outbox         STREAM of entries for the journal (entry.go)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 
@@ -258,32 +259,29 @@ func (t *Redis) Behind(ctx context.Context, uid message.UID, topic, key string) 
 	return true, message.UID(by), nil
 }
 
-// Upcoming lists the topics from which a message can be pulled by until. It reads in steps; what changes meanwhile may
-// be left out.
-func (t *Redis) Upcoming(ctx context.Context, until message.Milli) (topics []string, err error) {
-	failed := 0
-	for _, k := range t.keys {
-		for from := int64(0); ; from += readyStep {
-			page, e := t.rdb.ZRangeByScore(ctx, k.of("pulls"), &redis.ZRangeBy{Min: "-inf",
-				Max: strconv.FormatInt(int64(until), 10), Offset: from, Count: readyStep}).Result()
-			if e = translate(e); e != nil {
-				err = fmt.Errorf("list what can be pulled: %w", e)
-				failed++
-			}
-			if topics = append(topics, page...); len(page) < readyStep {
-				break
-			}
-		}
+// upcomingStep is how many names one call returns. Each page counts past those before it, so they are large.
+const upcomingStep = 5000
+
+// Upcoming lists the topics of a bucket from which a message can be pulled by until. It reads in steps; what changes
+// meanwhile may be left out.
+func (t *Redis) Upcoming(ctx context.Context, bucket message.Bucket, until message.Milli) (topics []string, err error) {
+	for from := int64(0); err == nil && from == int64(len(topics)); from += upcomingStep {
+		var page []string
+		page, err = t.rdb.ZRangeByScore(ctx, t.keys[bucket].of("pulls"), &redis.ZRangeBy{Min: "-inf",
+			Max: strconv.FormatInt(int64(until), 10), Offset: from, Count: upcomingStep}).Result()
+		topics = append(topics, page...)
 	}
-	if failed < len(t.keys) {
-		err = nil
+	if err = translate(err); err != nil {
+		return nil, fmt.Errorf("list what can be pulled: %w", err)
 	}
-	return topics, err
+	return topics, nil
 }
 
 // Failing notes a failure of a webhook's target, or a success.
-func (t *Redis) Failing(ctx context.Context, target string, at message.Milli) (message.Milli, error) {
-	a := t.run(ctx, &call{bucket: scheduler.PausesBucket, script: "failing", args: []any{target, int64(at)}})
+func (t *Redis) Failing(ctx context.Context, target string, at message.Milli,
+	within time.Duration) (message.Milli, error) {
+	a := t.run(ctx, &call{bucket: scheduler.PausesBucket, script: "failing",
+		args: []any{target, int64(at), within.Milliseconds()}})
 	since := message.Milli(a.optional("since"))
 	if err := a.done(); err != nil {
 		return 0, fmt.Errorf("note how %s does: %w", target, err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -54,8 +55,13 @@ type App struct {
 	leader    *lead.Leader
 	gate      *gate
 	instance  instance // what the APIs ask
-	topics    *scheduler.Topics
-	webhooks  *webhook.Service
+	ledAt     struct { // what led knows
+		sync.Mutex
+		err  error
+		read time.Time
+	}
+	topics   *scheduler.Topics
+	webhooks *webhook.Service
 	*cluster
 	api        *api.Server
 	health     *health
@@ -171,17 +177,25 @@ func (a *App) wireScheduler() (err error) {
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
 	}
-	a.instance = instance{Scheduler: a.scheduler, Leader: a.leader, led: func(ctx context.Context) error {
-		_, led, err := a.race.Leader(ctx)
-		if err == nil && !led {
-			err = answer.ErrNoLeader
-		}
-		return err
-	}}
+	a.instance = instance{Scheduler: a.scheduler, Leader: a.leader, led: a.led}
 	if a.journal.mode != journal.Off {
 		a.instance.store = a.store
 	}
 	return nil
+}
+
+// led returns an error if nobody leads, or that is not known. ZooKeeper is asked at most once a second.
+func (a *App) led(ctx context.Context) error {
+	a.ledAt.Lock()
+	defer a.ledAt.Unlock()
+	if time.Since(a.ledAt.read) > time.Second {
+		_, led, err := a.race.Leader(ctx)
+		if err == nil && !led {
+			err = answer.ErrNoLeader
+		}
+		a.ledAt.err, a.ledAt.read = err, time.Now()
+	}
+	return a.ledAt.err
 }
 
 // announce informs the leader, this instance or another, that a bucket's head came earlier.

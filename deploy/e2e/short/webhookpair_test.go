@@ -73,7 +73,8 @@ func TestWebhooksOfAPairPostEverythingOnce(t *testing.T) {
 			return fmt.Errorf("failing are %v, %v", fields, err)
 		}
 		for target := range fields {
-			err = rdb.HSet(t.Context(), key, target, time.Now().Add(-5*24*time.Hour).UnixMilli()).Err()
+			err = rdb.HSet(t.Context(), key, target, fmt.Sprint(time.Now().Add(-5*24*time.Hour).UnixMilli(), " ",
+				time.Now().UnixMilli())).Err()
 		}
 		return err
 	})
