@@ -55,7 +55,7 @@ func messageText(t clock, m *wire.Info) string {
 	line("refusals", number(int(m.Refusals)))
 	line("intake", m.Intake)
 	line("durable", m.Durable)
-	if m.Why != nil {
+	if m.Why != nil && (m.Why.Word != m.State || m.Why.Detail != "") {
 		line("why", strings.TrimSuffix(m.Why.Word+", "+m.Why.Detail, ", "))
 	}
 	if m.Uncertain {

@@ -177,7 +177,7 @@ http:
 		`{"topic":"got","body":"` + "\xff" + `","delay":1}`:                "body",
 		`{"topic":"got","body":"\ud800","delay":1}`:                        "body",
 		`{"topic":"got","body":"a","bodyBase64":"YQ==","delay":1}`:         "bodyBase64",
-		`{"topic":"got","body":"x","delay":1}]`:                            "behind",
+		`{"topic":"got","body":"x","delay":1}]`:                            "after",
 		`[]`:                                                               "object",
 		`{"topic":"got","body":"x"}`:                                       "delay",
 		`{"topic":"got","body":"x","delay":-1}`:                            "delay",
@@ -187,7 +187,7 @@ http:
 		`{"topic":"got","body":{},"delay":1}`:                              "body",
 		`{"topic":"got.*","body":"x","delay":1}`:                           "topic",
 		`{"topic":"got","body":"x","delay":1,"other":1}`:                   "other",
-		`{"topic":"got","body":"x","delay":1} {}`:                          "behind",
+		`{"topic":"got","body":"x","delay":1} {}`:                          "after",
 		`{"topic":"got","body":"x","delay":1,"id":"` + wide(10<<10) + `"}`: "id",
 	} {
 		if text := s.ask("POST", "/push", body, 400); !strings.Contains(text, want) || len(text) > 500 {
