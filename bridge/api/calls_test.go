@@ -22,8 +22,6 @@ var overHTTPAlone = map[string]string{
 	"DELETE /v1/messages/{id}":       "api.cancel",
 	"PATCH /v1/messages/{id}":        "api.reschedule",
 	"POST /v1/messages/{id}/run":     "api.run",
-	"POST /v1/messages/cancel":       "api.cancel_many",
-	"POST /v1/messages/reschedule":   "api.reschedule_many",
 	"GET /metrics":                   "of one instance, for a scraper",
 	"/":                              "no route",
 	"POST /v1/topics/{topic}/pull":   "who has NATS reads subjects, and rights by topic would be lost",
@@ -72,7 +70,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 	t.Parallel()
 	w := full()
 	d := open(t, w.config)
-	reads, admins := d.Reads(), d.Admins()
+	reads, changes, admins := d.Reads(), d.Changes(), d.Admins()
 	for _, c := range []struct {
 		name, request, method, target, body string
 	}{
@@ -109,8 +107,20 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 	} {
 		askCall(t, admins, name, request).want(t, 200, "")
 	}
-	if len(admins) != 10 || len(reads) != 10 || fmt.Sprint(w.cluster.reasons) != "[new kernel]" {
-		t.Errorf("%d calls of operators, %d that read; resigned for %q", len(admins), len(reads), w.cluster.reasons)
+	for name, request := range map[string]string{
+		"cancel_many":     `{"topic":"orders.>","key":"k"}`,
+		"reschedule_many": `{"topic":"orders.>","delay":"1h"}`,
+		"dead_requeue":    `{"id":"a","key":"k","delay":"1m","body":"x"}`,
+	} {
+		_, path, _ := strings.Cut(api.CallPattern(name), " ")
+		got, want := askCall(t, changes, name, request), call(t, d, "POST", path, request)
+		if got.status != 200 || got.raw != want.raw {
+			t.Errorf("%s: got %d %s, over HTTP %d %s", name, got.status, got.raw, want.status, want.raw)
+		}
+	}
+	if len(changes) != 3 || len(admins) != 10 || len(reads) != 10 || fmt.Sprint(w.cluster.reasons) != "[new kernel]" {
+		t.Errorf("%d calls that change, %d of operators, %d that read; resigned for %q", len(changes), len(admins),
+			len(reads), w.cluster.reasons)
 	}
 	for _, word := range []string{`"who":"nats"`, `"operation":"pause"`, `"operation":"resign"`, `"operation":"verify"`,
 		`"operation":"purge"`} {
@@ -118,8 +128,8 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 			t.Errorf("the log lacks %s", word)
 		}
 	}
-	if lines := strings.Count(d.log.String(), "operator action"); lines != 10 {
-		t.Errorf("%d lines in the log, want one a call", lines)
+	if lines := strings.Count(d.log.String(), "operator action"); lines != 10+2*3 {
+		t.Errorf("%d lines in the log, want one a call, and one for each over HTTP", lines)
 	}
 }
 

@@ -38,10 +38,11 @@
 // The lag is omitted while the store cannot report it.
 //
 // A long operation has no time-out. It ends when its client goes away, and with 503 stopping when the instance stops.
-// Only one operation of each kind runs at a time; a second is answered 409 already_running. The answer is a report as
-// one JSON object, or, to a client that accepts application/x-ndjson, lines of {"progress":{...}}, one a second, and a
-// last line {"report":{...}} or {"error":"...","detail":"..."}. A failure before the first line is answered with its
-// status. Each operation is logged with its kind, the caller's address and whether it is a dry run.
+// Only one operation of each kind runs at a time, of those on many messages four; another is answered 409
+// already_running. The answer is a report as one JSON object, or, to a client that accepts application/x-ndjson, lines
+// of {"progress":{...}}, one a second, and a last line {"report":{...}} or {"error":"...","detail":"..."}. A failure
+// before the first line is answered with its status. Each operation is logged with its kind, the caller's address and
+// whether it is a dry run.
 //
 // # Changing waiting and dead messages
 //

@@ -1,6 +1,9 @@
 package api
 
-import "net/http"
+import (
+	"cmp"
+	"net/http"
+)
 
 // Patterns are all routes, for tests that must know each of them.
 func (s *Server) Patterns() []string { return s.patterns }
@@ -13,15 +16,12 @@ func (s *Server) Pattern(r *http.Request) string {
 
 // CallPattern is the route that a call stands for.
 func CallPattern(name string) string {
-	if to, found := reads[name]; found {
-		return to.pattern
-	}
-	return admins[name].pattern
+	return cmp.Or(reads[name].pattern, changes[name].pattern, admins[name].pattern)
 }
 
 // CallPatterns are the routes that calls stand for.
 func CallPatterns() (all []string) {
-	for _, list := range []map[string]route{reads, admins} {
+	for _, list := range []map[string]route{reads, changes, admins} {
 		for name := range list {
 			all = append(all, CallPattern(name))
 		}

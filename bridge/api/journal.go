@@ -109,7 +109,7 @@ func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	end, err := s.restoring.begin("restore")
+	end, err := s.restoring.begin("restore", 1)
 	if err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	end, err := s.verifying.begin("verify")
+	end, err := s.verifying.begin("verify", 1)
 	if err != nil {
 		return err
 	}
@@ -230,7 +230,7 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
 		return &wire.Error{Word: wire.WordSince, Field: wire.FieldSince,
 			Detail: "lies in the future; it is the time of the first delivery to check"}
 	}
-	end, err := s.redelivering.begin("redeliver")
+	end, err := s.redelivering.begin("redeliver", 1)
 	if err != nil {
 		return err
 	}

@@ -23,17 +23,24 @@ import (
 
 const linesType = "application/x-ndjson"
 
-// exclusive lets one operation of a kind run at a time.
-type exclusive struct{ busy atomic.Bool }
+// exclusive lets few operations of a kind run at a time.
+type exclusive struct{ running atomic.Int32 }
 
-// begin refuses a second operation. The caller must call end once the operation is over and before its report is
-// complete, because a client that has read the report may start the next operation. Calling end again is harmless.
-func (e *exclusive) begin(what string) (end func(), err error) {
-	if !e.busy.CompareAndSwap(false, true) {
+// manyAtOnce is how many operations on many messages of a kind may run at a time. Each makes a few dozen changes in the
+// store at once.
+const manyAtOnce = 4
+
+// begin refuses an operation beyond the most that may run. The caller must call end once the operation is over and
+// before its report is complete, because a client that has read the report may start the next operation. Calling end
+// again is harmless.
+func (e *exclusive) begin(what string, most int32) (end func(), err error) {
+	end = sync.OnceFunc(func() { e.running.Add(-1) })
+	if e.running.Add(1) > most {
+		end()
 		return nil, refusal(http.StatusConflict, WordAlreadyRunning,
-			"a %s is running on this instance already; wait for its end", what)
+			"a %s is running on this instance already, and no more than %d may at a time; wait for its end", what, most)
 	}
-	return sync.OnceFunc(func() { e.busy.Store(false) }), nil
+	return end, nil
 }
 
 // long runs an operation and answers with its report, converted by the given function.
@@ -78,7 +85,7 @@ func (s *Server) why(ctx context.Context, err error) error {
 	switch {
 	case err == nil || ctx.Err() == nil:
 		return err
-	case s.stopping.Err() != nil:
+	case s.stopping.Err() != nil || errors.Is(context.Cause(ctx), scheduler.ErrStopping):
 		return scheduler.ErrStopping
 	}
 	return context.Canceled
@@ -234,10 +241,10 @@ func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
 		})
 }
 
-// many runs an operation on the selected messages; only one of each kind runs at a time.
+// many runs an operation on the selected messages.
 func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, what string, selected scheduler.Selection,
 	do func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error)) error {
-	end, err := one.begin(what + " of many")
+	end, err := one.begin(what+" of many", manyAtOnce)
 	if err != nil {
 		return err
 	}

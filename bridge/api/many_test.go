@@ -86,20 +86,22 @@ func TestMany_TellsProgressAndWhatWasDoneBeforeAFailure(t *testing.T) {
 	})
 }
 
-func TestMany_RunsOnceAtATimeByKind(t *testing.T) {
+func TestMany_RunsFourAtATimeByKind(t *testing.T) {
 	t.Parallel()
 	entered, leave := make(chan struct{}, 1), make(chan struct{})
 	s := &steering{many: func(context.Context, func(scheduler.Report)) { entered <- struct{}{}; <-leave }}
 	d := open(t, steered(s))
 	ended := make(chan int)
 	for what, c := range manyCalls {
-		go func() {
-			w := httptest.NewRecorder()
-			d.ServeHTTP(w,
-				httptest.NewRequestWithContext(context.Background(), "POST", c.target, strings.NewReader(c.body)))
-			ended <- w.Code
-		}()
-		<-entered
+		for range 4 {
+			go func() {
+				w := httptest.NewRecorder()
+				d.ServeHTTP(w,
+					httptest.NewRequestWithContext(context.Background(), "POST", c.target, strings.NewReader(c.body)))
+				ended <- w.Code
+			}()
+			<-entered
+		}
 		for _, body := range []string{c.body, dry(c.body)} {
 			if a := call(t, d, "POST", c.target, body).want(t, 409, "already_running"); !strings.Contains(
 				a.detail(), what) {
@@ -110,9 +112,9 @@ func TestMany_RunsOnceAtATimeByKind(t *testing.T) {
 	call(t, d, "POST", "/v1/dead/requeue", `{"id":"a"}`).want(t, 200, "") // one message is not many
 	call(t, d, "POST", "/v1/dead/purge", `{"ids":["a"]}`).want(t, 200, "")
 	close(leave)
-	for range manyCalls {
+	for range 4 * len(manyCalls) {
 		if code := <-ended; code != 200 {
-			t.Errorf("the first got %d", code)
+			t.Errorf("one of the first four got %d", code)
 		}
 	}
 	for _, c := range manyCalls {
@@ -146,6 +148,16 @@ func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 		`"failed":0}}`
 	if a := (<-answered).want(t, 503, "stopping"); !strings.HasSuffix(a.raw, report+"\n") {
 		t.Errorf("it does not say how far it came: %s", a.raw)
+	}
+	// Over NATS the request API's context says so.
+	d = open(t, steered(&steering{err: fmt.Errorf("browse: %w", scheduler.ErrUnavailable), report: s.report,
+		many: func(ctx context.Context, _ func(scheduler.Report)) { <-ctx.Done() }}))
+	ctx, end := context.WithCancelCause(t.Context())
+	end(scheduler.ErrStopping)
+	status, body := d.Changes()["cancel_many"](ctx, []byte(`{"all":true}`))
+	if status != 503 || !strings.HasPrefix(string(body), `{"error":"stopping"`) ||
+		!strings.HasSuffix(string(body), report+"\n") {
+		t.Errorf("over NATS: got %d %s", status, body)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -418,15 +419,16 @@ var cannotBringAbout = []string{
 	"GET /metrics 503 ",       // four others ask
 }
 
-// longAsDescribed lets each long operation report its progress, run beside another of its kind, and fail on the way.
+// longAsDescribed lets each long operation report its progress, run beside as many of its kind as may, and fail on the
+// way.
 func longAsDescribed(t *testing.T, d *description) {
-	for _, c := range [][2]string{{"/v1/messages/cancel", `{"all":true}`},
+	for i, c := range [][2]string{{"/v1/messages/cancel", `{"all":true}`},
 		{"/v1/messages/reschedule", `{"all":true,"delay":1}`}, {"/v1/dead/requeue", `{"all":true}`},
 		{"/v1/dead/purge", `{"all":true}`}, {"/v1/restore", ``}, {"/v1/verify", ``},
 		{"/v1/redeliver", `{"since":"1h"}`}} {
 		for _, err := range []error{nil, scheduler.ErrUnavailable} {
 			entered, leave := make(chan struct{}), make(chan struct{})
-			wait := func() { close(entered); <-leave }
+			wait := func() { entered <- struct{}{}; <-leave }
 			w := full()
 			w.steering.err = err
 			w.steering.many = func(context.Context, func(scheduler.Report)) { wait() }
@@ -453,9 +455,19 @@ func longAsDescribed(t *testing.T, d *description) {
 			}()
 			<-entered
 			<-out.first // the first line is out
+			var others sync.WaitGroup
+			if i < 4 { // of those on many messages four may run
+				for range 3 {
+					others.Go(func() {
+						door.ServeHTTP(httptest.NewRecorder(), asked(t, http.MethodPost, c[0], c[1]))
+					})
+					<-entered
+				}
+			}
 			d.ask(t, door, asked(t, http.MethodPost, c[0], c[1]), "")
 			close(leave)
 			<-ended
+			others.Wait()
 			a := d.judge(t, door, r, out.ResponseRecorder, "")
 			end := `{"report":`
 			if err != nil {

@@ -1,13 +1,11 @@
 package request
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
+	"maps"
 	"sync/atomic"
-	"time"
 
 	"github.com/nats-io/nats.go"
 
@@ -37,16 +35,10 @@ func (s *Service) endpoints() map[string]nats.MsgHandler {
 	all := map[string]nats.MsgHandler{"push": s.push}
 	for name, one := range map[string]ask{
 		"get": s.named(s.get), "cancel": s.named(s.cancel), "run": s.named(s.run), "reschedule": s.reschedule,
-		"dead_requeue": s.audited("dead_requeue", "requeue", s.requeue),
 	} {
 		all[name] = s.steer(s.steering, one, briefly)
 	}
-	for name, many := range map[string]ask{
-		"cancel_many":     s.audited("cancel_many", "cancel", s.cancelMany),
-		"reschedule_many": s.audited("reschedule_many", "reschedule", s.rescheduleMany),
-	} {
-		all[name] = s.steer(s.many, many, long)
-	}
+	maps.Copy(all, s.further(s.cfg.Changes, s.operating, long))
 	return all
 }
 
@@ -145,13 +137,8 @@ func (s *Service) reschedule(ctx context.Context, data []byte) (any, error) {
 		return nil, err
 	}
 	edit := answer.Edit(&asked)
-	edit.Fit = s.limits()
+	edit.Fit = answer.Limits{Content: link.SizeLimit(s.nc, s.cfg.SizeLimit)}
 	return s.amend(ctx, ref, named.ID, edit)
-}
-
-// limits returns the limits of a push.
-func (s *Service) limits() answer.Limits {
-	return answer.Limits{Content: link.SizeLimit(s.nc, s.cfg.SizeLimit)}
 }
 
 func (s *Service) amend(ctx context.Context, ref scheduler.Ref, id string, e scheduler.Edit) (any, error) {
@@ -160,73 +147,6 @@ func (s *Service) amend(ctx context.Context, ref scheduler.Ref, id string, e sch
 		return nil, err
 	}
 	return orRefused(answer.Amend(id, &result))
-}
-
-func (s *Service) cancelMany(ctx context.Context, data []byte) (any, error) {
-	selection, err := wire.DecodeSelection(data)
-	if err != nil {
-		return nil, err
-	}
-	sel, err := answer.Selection(&selection, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	report, err := s.cfg.Scheduler.CancelMany(ctx, sel, nil)
-	return s.reported(ctx, report, sel.DryRun, err)
-}
-
-func (s *Service) rescheduleMany(ctx context.Context, data []byte) (any, error) {
-	selection, edit, err := wire.DecodeRescheduleMany(data)
-	if err != nil {
-		return nil, err
-	}
-	sel, err := answer.Selection(&selection, time.Now())
-	if err != nil {
-		return nil, err
-	}
-	report, err := s.cfg.Scheduler.RescheduleMany(ctx, sel, answer.Edit(&edit), nil)
-	return s.reported(ctx, report, sel.DryRun, err)
-}
-
-// reported answers an operation on many messages, whether or not it was completed.
-func (s *Service) reported(ctx context.Context, report scheduler.Report, dryRun bool,
-	err error) (any, error) {
-	if err == nil {
-		return answer.Report(report, dryRun), nil
-	}
-	if ctx.Err() != nil && !errors.Is(err, scheduler.ErrOutcomeUnknown) { // whatever error the store returned
-		err = context.Cause(ctx)
-	}
-	return nil, fmt.Errorf("%w: %w", err, &refused{answer.Stopped(report, dryRun, err)})
-}
-
-func (s *Service) requeue(ctx context.Context, data []byte) (any, error) {
-	order, err := wire.DecodeDeadOrder(data)
-	switch {
-	case err != nil:
-		return nil, err
-	case order.One.ID == "":
-		return nil, &wire.Error{Word: wire.WordID, Field: wire.FieldID,
-			Detail: "is missing; one message is requeued here, and many over HTTP"}
-	case order.DryRun:
-		return nil, &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun, Detail: "requires a selection"}
-	}
-	ref, err := answer.Ref(order.One)
-	if err != nil {
-		return nil, err
-	}
-	how := answer.Requeue(&order)
-	how.Fit = s.limits()
-	var a scheduler.Accepted
-	if a, err = s.cfg.Scheduler.RequeueOne(ctx, ref, how); err != nil {
-		a.Err = err
-	}
-	r := answer.Requeued(ref, a)
-	if r.Problem != nil {
-		return nil, errors.Join(err, &refused{*r.Problem})
-	}
-	r.Answer.Durable = cmp.Or(s.cfg.Durable, r.Answer.Durable)
-	return wire.AppendAnswer(nil, &r.Answer), nil
 }
 
 // push handles one push or a batch. It only decodes and queues; the answer is sent when the last outcome is known.

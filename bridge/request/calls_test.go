@@ -32,8 +32,9 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 		serving(t, request.ServiceConfig{Conn: nc, Namespace: "plain", Scheduler: s,
 			Read: map[string]request.Call{"list": echo}})
 		serving(t, request.ServiceConfig{Conn: nc, Namespace: "open", Scheduler: s,
-			Read:  map[string]request.Call{"list": echo, "large": large},
-			Admin: map[string]request.Call{"resign": refuse, "pause": echo}})
+			Read:    map[string]request.Call{"list": echo, "large": large},
+			Changes: map[string]request.Call{"cancel_many": echo},
+			Admin:   map[string]request.Call{"resign": refuse, "pause": echo}})
 		request := func(subject string) *nats.Msg {
 			t.Helper()
 			m, err := nc.Request(subject, []byte(`{"a":1}`), 5*time.Second)
@@ -42,7 +43,8 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 			}
 			return m
 		}
-		for _, subject := range []string{"tarry.plain.read.list", "tarry.open.read.list", "tarry.open.admin.pause"} {
+		for _, subject := range []string{"tarry.plain.read.list", "tarry.open.read.list", "tarry.open.admin.pause",
+			"tarry.open.api.cancel_many"} {
 			if m := request(subject); string(m.Data) != `{"a":1}` || m.Header.Get(micro.ErrorHeader) != "" {
 				t.Errorf("%s: got %q %v", subject, m.Data, m.Header)
 			}
@@ -86,41 +88,4 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 			}
 		}
 	})
-}
-
-func TestService_LeavesALineOfWhatOnlyOperatorsMayDoOverHTTP(t *testing.T) {
-	t.Parallel()
-	nc, ns := bridgetest.Connect(t, lab.SharedNATS(t).URL()), bridgetest.NewNamespace()
-	var logged bridgetest.LogBuffer
-	s, err := request.NewService(request.ServiceConfig{Conn: nc, Namespace: ns, Prefix: "delayed",
-		Scheduler: bridgetest.Scheduling(t, nc, bridgetest.NewTimeline(t)), Log: logged.Logger()})
-	if err != nil {
-		t.Fatal(err)
-	}
-	bridgetest.RunFor(t, s.Run)
-	lab.Eventually(t, 10*time.Second, func() error {
-		_, err := nc.Request("tarry."+ns+".api.get", nil, time.Second)
-		return err
-	})
-	ask(t, nc, ns, "push", `{"topic":"a","delay":"1h","id":"m-1"}`)
-	ask(t, nc, ns, "cancel", `{"id":"m-1"}`)
-	if n := logged.Count("operator action"); n != 0 {
-		t.Errorf("%d lines of what producers do", n)
-	}
-	ask(t, nc, ns, "cancel_many", `{"topic":"orders.>","key":"k","dry_run":true}`)
-	ask(t, nc, ns, "reschedule_many", `{"topic":"orders.>","delay":"1h"}`)
-	ask(t, nc, ns, "dead_requeue", `{"id":"nobody","body":"secret-body"}`)
-	for _, want := range []string{
-		`"who":"nats","route":"tarry.` + ns +
-			`.api.cancel_many","operation":"cancel","topic":"orders.>","dry_run":true,"key":"k","status":200`,
-		`.api.reschedule_many","operation":"reschedule","topic":"orders.>","dry_run":false,"status":200`,
-		`.api.dead_requeue","operation":"requeue","id":"nobody","problem":"unknown_id","status":404`,
-	} {
-		if !strings.Contains(logged.String(), want) {
-			t.Errorf("the log lacks %s: %s", want, logged.String())
-		}
-	}
-	if strings.Contains(logged.String(), "secret-body") {
-		t.Error("a body is in the log")
-	}
 }

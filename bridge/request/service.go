@@ -33,10 +33,6 @@ type Steerer interface {
 	Get(ctx context.Context, ref scheduler.Ref) (message.Info, error)
 	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
 	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
-	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
-	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
-		progress func(scheduler.Report)) (scheduler.Report, error)
-	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
 }
 
 // ServiceConfig configures a Service.
@@ -50,9 +46,9 @@ type ServiceConfig struct {
 	Scheduler Steerer
 	// SizeLimit bounds body and headers of a push; 0 means only the server's limit.
 	SizeLimit int
-	// Read and Admin are further calls, by the last token of their subjects. The operators' calls are served only if
-	// Admin has any.
-	Read, Admin map[string]Call
+	// Changes, Read and Admin are further calls, by the last token of their subjects: of the groups api, read and admin.
+	// The operators' calls are served only if Admin has any.
+	Changes, Read, Admin map[string]Call
 	// Durable is the durability that the answer to a push promises; empty means "redis".
 	Durable string
 	// Instance and Version are shown by nats micro ls and info.
@@ -70,7 +66,7 @@ type ServiceConfig struct {
 //	reschedule       {"id","key","version", delay | at | shift, "priority", body, "headers"}
 //	cancel_many      {"topic","key","due_from","due_to","dry_run","all"}
 //	reschedule_many  the same, and delay | at | shift
-//	dead_requeue     {"id","key", "delay", body, "headers"}
+//	dead_requeue     {"id","key", "delay", body, "headers"}, or ids or a selection
 //
 // Beside them stands the direct door, tarry.<namespace>.push.<subject>, which takes pushes by tag (door.go).
 //
@@ -90,10 +86,10 @@ type Service struct {
 	log  zerolog.Logger
 	out  *link.Queue[reaction]
 	room *link.Room // requests under way, until they are answered
-	// These bound the goroutines of requests about one message, of requests about many, of reads and of operators'
+	// These bound the goroutines of requests about one message, of reads, and of operations on many and operators'
 	// requests; each also holds room, so Run waits for them all.
-	steering, many, looking, operating *link.Room
-	ctx                                atomic.Pointer[serving]
+	steering, looking, operating *link.Room
+	ctx                          atomic.Pointer[serving]
 }
 
 // serving holds the contexts of Run for requests: work outlives run, so that requests in progress at a stop are still
@@ -109,7 +105,6 @@ const (
 	manyTimeout    = 10 * time.Minute
 	// requests about one message in progress at once; those that wait for the intake have room of their own
 	steeringAtOnce  = 256 + link.PassRoom
-	manyAtOnce      = 4 // requests about many; each makes a few dozen changes in the store at once
 	answerHeadRoom  = 1024
 	headerErrorCode = micro.ErrorCodeHeader
 	headerError     = micro.ErrorHeader
@@ -122,8 +117,8 @@ func NewService(cfg ServiceConfig) (*Service, error) {
 	}
 	s := &Service{cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "request_api").Logger(),
 		room:     link.NewRoom(requestLimit, requestBytes),
-		steering: link.NewRoom(steeringAtOnce, requestBytes), many: link.NewRoom(manyAtOnce, requestBytes),
-		looking: link.NewRoom(looksAtOnce, requestBytes), operating: link.NewRoom(operatesAtOnce, requestBytes)}
+		steering: link.NewRoom(steeringAtOnce, requestBytes),
+		looking:  link.NewRoom(looksAtOnce, requestBytes), operating: link.NewRoom(operatesAtOnce, requestBytes)}
 	s.out = link.NewQueue[reaction](1)
 	return s, nil
 }
@@ -229,7 +224,7 @@ func (s *Service) busy(reply string) {
 }
 
 // Call answers a request with a status as in HTTP and a body in JSON.
-type Call func(ctx context.Context, request []byte) (status int, body []byte)
+type Call = func(ctx context.Context, request []byte) (status int, body []byte)
 
 const (
 	looksAtOnce    = 32
@@ -295,41 +290,4 @@ func (s *Service) answered(status int, body []byte) (any, error) {
 // briefly returns the bounded context of a request about one message, or of a read.
 func briefly(during *serving) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(during.work, requestTimeout)
-}
-
-// audited logs actions that only operators may perform over HTTP.
-func (s *Service) audited(name, what string, do ask) ask {
-	return func(ctx context.Context, data []byte) (any, error) {
-		started := time.Now()
-		result, err := do(ctx, data)
-		line := s.log.Info().Str("who", answer.ByNATS).Str("route", "tarry."+s.cfg.Namespace+".api."+name).
-			Str("operation", what)
-		parameters(line, data)
-		status := http.StatusOK
-		if err != nil {
-			p := s.describe(err)
-			line.Str("problem", p.Word)
-			status, err = p.Status, &refused{p}
-		}
-		line.Int("status", status).Dur("took", time.Since(started)).Msg("operator action")
-		return result, err
-	}
-}
-
-// parameters adds the request's parameters, never a body.
-func parameters(line *zerolog.Event, data []byte) {
-	if order, err := wire.DecodeDeadOrder(data); err == nil && order.One.ID != "" {
-		line.Str("id", order.One.ID)
-		return
-	}
-	sel, err := wire.DecodeSelection(data)
-	if err != nil {
-		if sel, _, err = wire.DecodeRescheduleMany(data); err != nil {
-			return // the request was refused
-		}
-	}
-	line.Str("topic", sel.Topic).Bool("dry_run", sel.DryRun)
-	if sel.HasKey {
-		line.Str("key", sel.Key)
-	}
 }

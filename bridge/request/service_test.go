@@ -230,11 +230,10 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		subjects[e.Subject] = true
 	}
 	if info.Version != "1.2.3" || info.Metadata["namespace"] != "ns" || info.Metadata["instance"] != "one" ||
-		len(subjects) != 9 || !subjects["tarry.ns.push.>"] {
+		len(subjects) != 6 || !subjects["tarry.ns.push.>"] {
 		t.Errorf("got %+v", info)
 	}
-	for _, name := range []string{"push", "get", "cancel", "run", "reschedule", "cancel_many", "reschedule_many",
-		"dead_requeue"} {
+	for _, name := range []string{"push", "get", "cancel", "run", "reschedule"} {
 		if !subjects["tarry.ns.api."+name] {
 			t.Errorf("there is no %s: %v", name, subjects)
 		}
@@ -260,7 +259,7 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		}
 		var stats micro.Stats
 		if err := json.Unmarshal(msg.Data, &stats); err != nil || stats.Type != micro.StatsResponseType ||
-			stats.Started.IsZero() || len(stats.Endpoints) != 9 {
+			stats.Started.IsZero() || len(stats.Endpoints) != 6 {
 			return fmt.Errorf("got %s, %w", msg.Data, err)
 		}
 		for _, e := range stats.Endpoints {

@@ -314,27 +314,18 @@ func networks(setting string, texts []string) (all []netip.Prefix, err error) {
 func (a *App) wireRequests() (err error) {
 	var admin map[string]request.Call
 	if a.cfg.NATS.Admin {
-		admin = calls(a.api.Admins())
+		admin = a.api.Admins()
 	}
 	a.requests, err = request.NewService(request.ServiceConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.instance,
 		Topics: a.topics, SizeLimit: a.cfg.HTTP.LargestMessage(),
 		Instance: a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
-		Read: calls(a.api.Reads()), Admin: admin,
+		Changes: a.api.Changes(), Read: a.api.Reads(), Admin: admin,
 	})
 	if err != nil {
 		return fmt.Errorf("build request api: %w", err)
 	}
 	return nil
-}
-
-// calls converts the calls of the HTTP API to those of the request API.
-func calls(from map[string]api.Call) map[string]request.Call {
-	all := make(map[string]request.Call, len(from))
-	for name, call := range from {
-		all[name] = request.Call(call)
-	}
-	return all
 }
 
 // Addr returns the address on which HTTP is served.
