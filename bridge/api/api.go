@@ -172,6 +172,10 @@ func New(cfg Config) (*Server, error) {
 		cfg.Now = time.Now
 	}
 	s := &Server{whys: make(chan struct{}, 2),
+		restoring: newExclusive("restore", 1), verifying: newExclusive("verify", 1),
+		redelivering: newExclusive("redeliver", 1), canceling: newExclusive("cancel of many", manyAtOnce),
+		rescheduling: newExclusive("reschedule of many", manyAtOnce),
+		requeueing:   newExclusive("requeue of many", manyAtOnce), purging: newExclusive("purge of many", manyAtOnce),
 		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version),
 		mux: http.NewServeMux(), handlers: map[string]guarded{}, origin: http.NewCrossOriginProtection(),
 	}

@@ -26,9 +26,6 @@ type Cluster interface {
 const maxParked = 100
 
 func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	a, err := s.cfg.Cluster.Cluster(ctx)
@@ -56,22 +53,18 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 
 // resign makes the leader step down, for maintenance, and answers once it has.
 func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
-	reason, err := order(s, w, r, decodeReason)
+	reason, err := decoded(s, w, r, decodeReason)
 	if err != nil {
 		return err
 	}
 	s.audit(r, "resign", false).Str("reason", reason)
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	switch err := s.cfg.Cluster.Resign(ctx, reason); {
-	case errors.Is(err, answer.ErrNotLeader):
-		return s.notLeader(ctx, err)
-	case err != nil:
-		return err
-	}
-	return s.respondValue(w, http.StatusOK, struct {
-		Resigned bool `json:"resigned"`
-	}{true})
+	return s.done(w, r, func(ctx context.Context) (any, error) {
+		err := s.cfg.Cluster.Resign(ctx, reason)
+		if errors.Is(err, answer.ErrNotLeader) {
+			err = s.notLeader(ctx, err)
+		}
+		return map[string]bool{"resigned": true}, err
+	})
 }
 
 // notLeader names the leader, so that the caller can send its request there.

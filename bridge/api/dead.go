@@ -44,7 +44,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 
 // requeue pushes dead messages again.
 func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
-	asked, err := order(s, w, r, wire.DecodeDeadOrder)
+	asked, err := decoded(s, w, r, wire.DecodeDeadOrder)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return s.many(w, r, &s.requeueing, "requeue", selected,
+		return s.many(w, r, s.requeueing, "requeue", selected,
 			func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 				return s.cfg.Service.RequeueMany(ctx, selected, how, progress)
 			})
@@ -75,7 +75,7 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 
 // purge removes dead messages for good.
 func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
-	asked, err := order(s, w, r, wire.DecodePurge)
+	asked, err := decoded(s, w, r, wire.DecodePurge)
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		return s.many(w, r, &s.purging, "purge", selected,
+		return s.many(w, r, s.purging, "purge", selected,
 			func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 				return s.cfg.Service.PurgeMany(ctx, selected, progress)
 			})

@@ -39,15 +39,12 @@ func describe(version string) []byte {
 // documentRoutes registers the routes of the description and of the page that shows it. Anybody may read both: they
 // contain no secret. They are not part of the described API, so they are kept apart from the table of routes.
 func (s *Server) documentRoutes() {
-	s.mux.Handle("GET /openapi.json", s.serve(func(w http.ResponseWriter, r *http.Request) error {
-		if _, err := query(r); err != nil {
-			return err
-		}
+	s.mux.Handle("GET /openapi.json", s.serve(plain(func(w http.ResponseWriter, _ *http.Request) error {
 		s.respond(w, http.StatusOK, func(b []byte) []byte { return append(b, describe(s.cfg.Version)...) })
 		return nil
-	}))
-	s.mux.Handle("GET /docs", s.serve(docsPage))
-	s.mux.Handle("GET /docs/{asset}", s.serve(docsAsset))
+	})))
+	s.mux.Handle("GET /docs", s.serve(plain(docsPage)))
+	s.mux.Handle("GET /docs/{asset}", s.serve(plain(docsAsset)))
 }
 
 // docsPolicy lets the page load only content of this server. Swagger UI draws its small icons from data: URLs in its
@@ -77,10 +74,7 @@ func swagger(name string) func() (fs.File, error) {
 }
 
 // docsPage serves the page itself.
-func docsPage(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
+func docsPage(w http.ResponseWriter, _ *http.Request) error {
 	text, err := ownAssets.ReadFile("docs/index.html")
 	if err != nil {
 		return fmt.Errorf("read the page: %w", err)
@@ -91,9 +85,6 @@ func docsPage(w http.ResponseWriter, r *http.Request) error {
 
 // docsAsset serves the files that the page loads.
 func docsAsset(w http.ResponseWriter, r *http.Request) (err error) {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	asset, known := docsAssets[r.PathValue("asset")]
 	if !known {
 		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; the page is at %s",

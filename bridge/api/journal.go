@@ -53,9 +53,9 @@ func (s *Server) journalRoutes(closed func(pattern string, needs right, h handle
 	asked("GET /v1/messages/{id}/history", rightLook, s.history)
 	asked("POST /v1/messages/{id}/restore", rightOperate, s.restoreOne)
 	asked("GET /v1/forecast", rightRead, s.forecast)
-	asked("POST /v1/restore", rightOperate, s.restore)
-	asked("POST /v1/verify", rightOperate, s.verify)
-	asked("POST /v1/redeliver", rightOperate, s.redeliver)
+	asked("POST /v1/restore", rightOperate, plain(s.restore))
+	asked("POST /v1/verify", rightOperate, plain(s.verify))
+	asked("POST /v1/redeliver", rightOperate, plain(s.redeliver))
 }
 
 // journaled calls h only if there is a journal.
@@ -105,19 +105,13 @@ func restored(dry bool) func(*record.RestoreReport) any {
 
 // restore restores the messages that the journal has and the store lacks.
 func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
-	asked, err := order(s, w, r, wire.DecodeRestore)
+	asked, err := decoded(s, w, r, wire.DecodeRestore)
 	if err != nil {
 		return err
 	}
-	end, err := s.restoring.begin("restore", 1)
-	if err != nil {
-		return err
-	}
-	defer end()
 	s.audit(r, "restore", asked.DryRun).Bool("overdue", asked.Overdue).Str("topic", asked.Topic).Int("rate", asked.Rate)
-	return long(s, w, r, restored(asked.DryRun),
+	return long(s, w, r, s.restoring, restored(asked.DryRun),
 		func(ctx context.Context, progress func(record.RestoreReport)) (record.RestoreReport, error) {
-			defer end()
 			return s.cfg.Journal.Restore(ctx, record.RestoreRequest{
 				Topic: asked.Topic, Overdue: asked.Overdue, DryRun: asked.DryRun, Rate: asked.Rate,
 			}, progress)
@@ -144,16 +138,13 @@ func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 	}
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	report, err := s.cfg.Journal.Restore(ctx, record.RestoreRequest{UID: ref.UID, Overdue: true, DryRun: dry}, nil)
-	switch {
-	case err != nil:
-		return err
-	case report.Read == 0:
-		return scheduler.ErrUnknownID
-	}
-	return s.respondValue(w, http.StatusOK, restored(dry)(&report))
+	return s.done(w, r, func(ctx context.Context) (any, error) {
+		report, err := s.cfg.Journal.Restore(ctx, record.RestoreRequest{UID: ref.UID, Overdue: true, DryRun: dry}, nil)
+		if err == nil && report.Read == 0 {
+			err = scheduler.ErrUnknownID
+		}
+		return restored(dry)(&report), err
+	})
 }
 
 func verified(r *record.VerifyReport) any {
@@ -197,19 +188,13 @@ func stand(s record.Stand) *wire.Stand {
 
 // verify compares the store with the journal, and repairs or revives if requested.
 func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
-	asked, err := order(s, w, r, wire.DecodeVerify)
+	asked, err := decoded(s, w, r, wire.DecodeVerify)
 	if err != nil {
 		return err
 	}
-	end, err := s.verifying.begin("verify", 1)
-	if err != nil {
-		return err
-	}
-	defer end()
 	s.audit(r, "verify", asked == wire.Verify{}).Bool("revive", asked.Revive)
-	return long(s, w, r, verified,
+	return long(s, w, r, s.verifying, verified,
 		func(ctx context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
-			defer end()
 			counts := progress
 			if progress != nil { // only the report lists the differences
 				counts = func(r record.VerifyReport) { r.Differences = nil; progress(r) }
@@ -220,7 +205,7 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 
 // redeliver publishes again the messages that NATS stored since a given moment and has lost.
 func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
-	asked, err := order(s, w, r, wire.DecodeRedeliver)
+	asked, err := decoded(s, w, r, wire.DecodeRedeliver)
 	if err != nil {
 		return err
 	}
@@ -230,11 +215,6 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
 		return &wire.Error{Word: wire.WordSince, Field: wire.FieldSince,
 			Detail: "lies in the future; it is the time of the first delivery to check"}
 	}
-	end, err := s.redelivering.begin("redeliver", 1)
-	if err != nil {
-		return err
-	}
-	defer end()
 	// rounded down, because the range begins there
 	request := record.RedeliverRequest{Since: message.Milli(since.UnixMilli()), Topic: asked.Topic,
 		DryRun: asked.DryRun}
@@ -245,9 +225,8 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
 			Unknown: r.Unknown, Failed: r.Failed,
 		}
 	}
-	return long(s, w, r, form,
+	return long(s, w, r, s.redelivering, form,
 		func(ctx context.Context, progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
-			defer end()
 			return s.cfg.Journal.Redeliver(ctx, request, progress)
 		})
 }

@@ -8,7 +8,6 @@ import (
 	"mime"
 	"net/http"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -24,28 +23,28 @@ import (
 const linesType = "application/x-ndjson"
 
 // exclusive lets few operations of a kind run at a time.
-type exclusive struct{ running atomic.Int32 }
+type exclusive struct {
+	what  string
+	turns chan struct{}
+}
+
+func newExclusive(what string, most int) exclusive { return exclusive{what, make(chan struct{}, most)} }
 
 // manyAtOnce is how many operations on many messages of a kind may run at a time. Each makes a few dozen changes in the
 // store at once.
 const manyAtOnce = 4
 
-// begin refuses an operation beyond the most that may run. The caller must call end once the operation is over and
-// before its report is complete, because a client that has read the report may start the next operation. Calling end
-// again is harmless.
-func (e *exclusive) begin(what string, most int32) (end func(), err error) {
-	end = sync.OnceFunc(func() { e.running.Add(-1) })
-	if e.running.Add(1) > most {
-		end()
-		return nil, refusal(http.StatusConflict, WordAlreadyRunning,
-			"a %s is running on this instance already, and no more than %d may at a time; wait for its end", what, most)
-	}
-	return end, nil
-}
-
-// long runs an operation and answers with its report, converted by the given function.
-func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R) any,
+// long runs an operation, unless as many as may of its kind are running, and answers with its report, converted by the
+// given function. The operation is over before its report is complete: a client that has read it may start the next.
+func long[R any](s *Server, w http.ResponseWriter, r *http.Request, kind exclusive, form func(*R) any,
 	do func(ctx context.Context, progress func(R)) (R, error)) error {
+	select {
+	case kind.turns <- struct{}{}:
+	default:
+		return refusal(http.StatusConflict, WordAlreadyRunning,
+			"a %s is running on this instance already, and no more than %d may at a time; wait for its end", kind.what,
+			cap(kind.turns))
+	}
 	ctx, stop := s.unhurried(w, r)
 	defer stop(nil)
 	l := &lines{to: w, control: http.NewResponseController(w), within: s.cfg.Timeout}
@@ -56,6 +55,7 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, form func(*R
 	}
 	report, err := func() (R, error) {
 		defer quiet() // also when it panics: nobody may write once the handler has returned
+		defer func() { <-kind.turns }()
 		return do(ctx, progress)
 	}()
 	var known *problem
@@ -206,7 +206,7 @@ func (l *lines) line(text []byte) error {
 
 // cancelMany cancels the waiting messages that are selected.
 func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
-	asked, err := order(s, w, r, wire.DecodeSelection)
+	asked, err := decoded(s, w, r, wire.DecodeSelection)
 	if err != nil {
 		return err
 	}
@@ -214,7 +214,7 @@ func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	return s.many(w, r, &s.canceling, "cancel", selected,
+	return s.many(w, r, s.canceling, "cancel", selected,
 		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 			return s.cfg.Service.CancelMany(ctx, selected, progress)
 		})
@@ -223,7 +223,7 @@ func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
 // rescheduleMany moves the waiting messages that are selected.
 func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
 	var change wire.Edit
-	asked, err := order(s, w, r, func(body []byte) (asked wire.Selection, err error) {
+	asked, err := decoded(s, w, r, func(body []byte) (asked wire.Selection, err error) {
 		asked, change, err = wire.DecodeRescheduleMany(body)
 		return asked, err
 	})
@@ -235,24 +235,18 @@ func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	edit := answer.Edit(&change)
-	return s.many(w, r, &s.rescheduling, "reschedule", selected,
+	return s.many(w, r, s.rescheduling, "reschedule", selected,
 		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 			return s.cfg.Service.RescheduleMany(ctx, selected, edit, progress)
 		})
 }
 
 // many runs an operation on the selected messages.
-func (s *Server) many(w http.ResponseWriter, r *http.Request, one *exclusive, what string, selected scheduler.Selection,
+func (s *Server) many(w http.ResponseWriter, r *http.Request, kind exclusive, what string, selected scheduler.Selection,
 	do func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error)) error {
-	end, err := one.begin(what+" of many", manyAtOnce)
-	if err != nil {
-		return err
-	}
-	defer end()
 	line := s.auditMany(r, what, &selected)
 	form := func(r *scheduler.Report) any { return answer.Report(*r, selected.DryRun) }
-	return long(s, w, r, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-		defer end()
+	return long(s, w, r, kind, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 		report, err := do(ctx, progress)
 		// logged too, because the caller may have gone
 		line.Int("matched", report.Matched).Int("done", report.Done).Int("failed", report.Failed)

@@ -13,9 +13,6 @@ import (
 // push stores one message and answers 201, or 200 if the same push was stored before or was merged into a waiting
 // message.
 func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	body, release, err := s.read(w, r)
 	if err != nil {
 		return err
@@ -45,9 +42,6 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 // its problem as its outcome and does not affect the others. Only a request that cannot be parsed is refused as a
 // whole.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	body, release, err := s.read(w, r)
 	if err != nil {
 		return err
@@ -103,17 +97,17 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	info, err := s.cfg.Service.Get(ctx, ref)
-	if err != nil {
-		return err
-	}
-	if !mayRead(r) { // a caller that may only push sees its message's outcome
-		info.Headers, info.Body = nil, nil
-	}
-	tagged(w, info.Version)
-	return s.respondValue(w, http.StatusOK, answer.Info(&info))
+	return s.done(w, r, func(ctx context.Context) (any, error) {
+		info, err := s.cfg.Service.Get(ctx, ref)
+		if err != nil {
+			return nil, err
+		}
+		if !mayRead(r) { // a caller that may only push sees its message's outcome
+			info.Headers, info.Body = nil, nil
+		}
+		tagged(w, info.Version)
+		return answer.Info(&info), nil
+	})
 }
 
 // cancel cancels a message and answers with the actual outcome.

@@ -36,13 +36,13 @@ type Pulling interface {
 }
 
 func (s *Server) pullRoutes(closed func(pattern string, needs right, h handler)) {
-	closed("POST /v1/topics/{topic}/pull", rightPull, s.pull)
+	closed("POST /v1/topics/{topic}/pull", rightPull, plain(s.pull))
 	closed("GET /v1/topics/{topic}/leases", rightRead, s.leases)
 	closed("POST /v1/messages/{id}/release", rightOperate, s.release)
 	for _, verb := range wire.Verbs() {
 		for path, many := range map[string]bool{"/v1/leases/{receipt}/": false, "/v1/leases/": true} {
 			closed("POST "+path+verb, rightPull,
-				func(w http.ResponseWriter, r *http.Request) error { return s.settle(w, r, verb, many) })
+				plain(func(w http.ResponseWriter, r *http.Request) error { return s.settle(w, r, verb, many) }))
 		}
 	}
 }
@@ -62,7 +62,7 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.CheckOneTopic(topic); err != nil {
 		return err
 	}
-	asked, err := order(s, w, r, wire.DecodePull)
+	asked, err := decoded(s, w, r, wire.DecodePull)
 	if err == nil {
 		err = mayPull(r, topic)
 	}
@@ -157,22 +157,20 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.audit(r, "release", false).Str("id", r.PathValue("id"))
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	if ref, err = s.permitted(ctx, r, ref); err != nil {
-		return err
-	}
-	info, err := s.cfg.Service.Release(ctx, ref, asked.Reason)
-	if err != nil {
-		return err
-	}
-	info.Headers, info.Body = nil, nil
-	return s.respondValue(w, http.StatusOK, answer.Info(&info))
+	return s.done(w, r, func(ctx context.Context) (any, error) {
+		ref, err := s.permitted(ctx, r, ref)
+		if err != nil {
+			return nil, err
+		}
+		info, err := s.cfg.Service.Release(ctx, ref, asked.Reason)
+		info.Headers, info.Body = nil, nil
+		return answer.Info(&info), err
+	})
 }
 
 // settle settles the lease of one receipt, or of many, each with an outcome of its own.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, verb string, many bool) error {
-	asked, err := order(s, w, r, func(body []byte) (wire.Settlement, error) {
+	asked, err := decoded(s, w, r, func(body []byte) (wire.Settlement, error) {
 		return wire.DecodeSettlement(body, verb, many)
 	})
 	if err != nil {

@@ -37,8 +37,8 @@ func (s *Server) rejectRoutes(closed func(pattern string, needs right, h handler
 		})
 	}
 	kept("GET /v1/rejects", rightLook, s.rejects)
-	kept("GET /v1/rejects/{sequence}", rightRead, s.reject)
-	kept("POST /v1/rejects/requeue", rightRequeue, s.requeueRejects)
+	kept("GET /v1/rejects/{sequence}", rightRead, plain(s.reject))
+	kept("POST /v1/rejects/requeue", rightRequeue, plain(s.requeueRejects))
 }
 
 // rejects lists the rejects, oldest first. A token without the read right sees only the topics that it may push to.
@@ -97,9 +97,6 @@ func sight(r *http.Request) func(topic string) bool {
 
 // reject answers with one reject, including headers and body.
 func (s *Server) reject(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	sequence, err := strconv.ParseUint(r.PathValue("sequence"), 10, 64)
 	if err != nil || sequence == 0 {
 		return refusal(http.StatusBadRequest, wire.WordSequence,
@@ -120,7 +117,7 @@ type refusedReject struct {
 
 // requeueRejects pushes rejects again, with the order's changes applied. An accepted push is removed from the rejects.
 func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
-	asked, err := order(s, w, r, func(body []byte) (wire.RejectOrder, error) {
+	asked, err := decoded(s, w, r, func(body []byte) (wire.RejectOrder, error) {
 		return wire.DecodeRejectOrder(body, s.cfg.Prefix)
 	})
 	if err != nil {

@@ -133,15 +133,6 @@ func (s *Server) hold(by string, bytes int64) error {
 	return nil
 }
 
-// order reads a request without a query whose body is an order.
-func order[T any](s *Server, w http.ResponseWriter, r *http.Request, decode func(body []byte) (T, error)) (T, error) {
-	if _, err := query(r); err != nil {
-		var none T
-		return none, err
-	}
-	return decoded(s, w, r, decode)
-}
-
 // decoded reads and decodes the request's body, and retains no part of it.
 func decoded[T any](s *Server, w http.ResponseWriter, r *http.Request,
 	decode func(body []byte) (T, error)) (asked T, err error) {
@@ -238,6 +229,17 @@ func pageLimit(text string) (int, error) {
 			text, maxList)
 	}
 	return n, nil
+}
+
+// done answers a request with what do returns, within the server's time.
+func (s *Server) done(w http.ResponseWriter, r *http.Request, do func(ctx context.Context) (any, error)) error {
+	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer stop()
+	a, err := do(ctx)
+	if err != nil {
+		return err
+	}
+	return s.respondValue(w, http.StatusOK, a)
 }
 
 // show answers a request with a, which one query of the store or the journal fills.

@@ -18,6 +18,16 @@ type guarded struct {
 	handle handler
 }
 
+// plain returns h for requests without a query.
+func plain(h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		if _, err := query(r); err != nil {
+			return err
+		}
+		return h(w, r)
+	}
+}
+
 // unrouted is the pattern of every path that is not a route.
 const unrouted = "/"
 
@@ -35,21 +45,21 @@ func (s *Server) routes() {
 	}
 	open := handle
 
-	closed("POST /v1/messages", rightPush, s.push)
-	closed("POST /v1/messages/batch", rightPush, s.batch)
+	closed("POST /v1/messages", rightPush, plain(s.push))
+	closed("POST /v1/messages/batch", rightPush, plain(s.batch))
 	closed("GET /v1/messages/{id}", rightLook, s.get)
 	closed("DELETE /v1/messages/{id}", rightChange, s.cancel)
 	closed("PATCH /v1/messages/{id}", rightChange, s.reschedule)
 	closed("POST /v1/messages/{id}/run", rightChange, s.runNow)
-	closed("POST /v1/messages/cancel", rightOperate, s.cancelMany)
-	closed("POST /v1/messages/reschedule", rightOperate, s.rescheduleMany)
+	closed("POST /v1/messages/cancel", rightOperate, plain(s.cancelMany))
+	closed("POST /v1/messages/reschedule", rightOperate, plain(s.rescheduleMany))
 	closed("GET /v1/dead", rightRead, s.dead)
-	closed("POST /v1/dead/requeue", rightOperate, s.requeue)
-	closed("POST /v1/dead/purge", rightOperate, s.purge)
+	closed("POST /v1/dead/requeue", rightOperate, plain(s.requeue))
+	closed("POST /v1/dead/purge", rightOperate, plain(s.purge))
 	closed("GET /v1/topics", rightRead, s.topics)
-	closed("GET /v1/topics/{topic}", rightRead, s.topic)
-	closed("POST /v1/topics/{topic}/pause", rightOperate, s.pause)
-	closed("POST /v1/topics/{topic}/resume", rightOperate, s.resume)
+	closed("GET /v1/topics/{topic}", rightRead, plain(s.topic))
+	closed("POST /v1/topics/{topic}/pause", rightOperate, plain(s.pause))
+	closed("POST /v1/topics/{topic}/resume", rightOperate, plain(s.resume))
 	s.pullRoutes(closed)
 	own := len(s.patterns)
 	s.camelliaRoutes(closed)
@@ -59,8 +69,8 @@ func (s *Server) routes() {
 	s.rejectRoutes(closed)
 	s.documentRoutes()
 	closed("GET /v1/why", rightRead, s.whyList)
-	closed("GET /v1/cluster", rightRead, s.cluster)
-	closed("POST /v1/cluster/resign", rightOperate, s.resign)
+	closed("GET /v1/cluster", rightRead, plain(s.cluster))
+	closed("POST /v1/cluster/resign", rightOperate, plain(s.resign))
 	open("GET /livez", s.livez)
 	open("GET /readyz", s.readyz)
 	metrics := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{

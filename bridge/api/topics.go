@@ -63,9 +63,6 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 
 // topic counts the messages of one topic. A topic without messages has zero counts; it is not an unknown topic.
 func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
-	if _, err := query(r); err != nil {
-		return err
-	}
 	topic := r.PathValue("topic")
 	if err := wire.CheckOneTopic(topic); err != nil {
 		return err
@@ -101,13 +98,10 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	}
 	by := who(r)
 	s.audit(r, "pause", false).Str("topic", pattern)
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	inEffect, err := s.cfg.Service.Pause(ctx, pattern, by)
-	if err != nil {
-		return err
-	}
-	return s.respondValue(w, http.StatusOK, wire.Paused{Pattern: pattern, Paused: true, By: by, InEffect: inEffect})
+	return s.done(w, r, func(ctx context.Context) (any, error) {
+		inEffect, err := s.cfg.Service.Pause(ctx, pattern, by)
+		return wire.Paused{Pattern: pattern, Paused: true, By: by, InEffect: inEffect}, err
+	})
 }
 
 // resume ends the pause of exactly this pattern.
@@ -117,17 +111,14 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	s.audit(r, "resume", false).Str("topic", pattern)
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	found, inEffect, err := s.cfg.Service.Resume(ctx, pattern)
-	switch {
-	case err != nil:
-		return err
-	case !found:
-		return refusal(http.StatusNotFound, WordNotPaused,
-			"%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
-	}
-	return s.respondValue(w, http.StatusOK, wire.Paused{Pattern: pattern, InEffect: inEffect})
+	return s.done(w, r, func(ctx context.Context) (any, error) {
+		found, inEffect, err := s.cfg.Service.Resume(ctx, pattern)
+		if err == nil && !found {
+			err = refusal(http.StatusNotFound, WordNotPaused,
+				"%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
+		}
+		return wire.Paused{Pattern: pattern, InEffect: inEffect}, err
+	})
 }
 
 // pattern reads the pattern from the path of a request whose body is empty.
@@ -136,7 +127,7 @@ func (s *Server) pattern(w http.ResponseWriter, r *http.Request) (string, error)
 	if err := wire.CheckPattern(pattern); err != nil {
 		return "", err
 	}
-	return order(s, w, r, func(body []byte) (string, error) {
+	return decoded(s, w, r, func(body []byte) (string, error) {
 		return pattern, wire.DecodeEmpty(body, "a pause or a resume")
 	})
 }
