@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -31,6 +32,8 @@ const (
 	goodbye  = "bye\n"
 	// answerWithin is how long a leader whose link has ended has to show that it lives.
 	answerWithin = 150 * time.Millisecond
+	// buryTries is how often a port is tried that takes a connection and ends it at once.
+	buryTries = 10
 )
 
 // hello is the first frame of both sides of a connection, as one line of JSON. The leader's second frame, if its
@@ -228,12 +231,22 @@ func (p *peers) bury(ctx context.Context, of hello) {
 	if err != nil || m.Incarnation != of.Incarnation || m.Peer == "" {
 		return
 	}
-	conn, err := (&net.Dialer{Timeout: answerWithin}).DialContext(ctx, "tcp", m.Peer)
-	if err == nil {
-		_ = conn.Close()
-	} else if s, _ := p.n.connected(); s != nil && errors.Is(err, syscall.ECONNREFUSED) {
-		err = s.remove(ctx, p.n.instances()+"/"+of.Instance, version)
-		p.n.log.Info().Err(err).Str("address", m.Address).Msg("removed the registration of a dead instance")
+	for range buryTries {
+		conn, err := (&net.Dialer{Timeout: answerWithin}).DialContext(ctx, "tcp", m.Peer)
+		if err != nil {
+			if s, _ := p.n.connected(); s != nil && errors.Is(err, syscall.ECONNREFUSED) {
+				err = s.remove(ctx, p.n.instances()+"/"+of.Instance, version)
+				p.n.log.Info().Err(err).Str("address", m.Address).Msg("removed the registration of a dead instance")
+			}
+			return
+		}
+		// The kernel closes the files of a killed process one by one: its port may still be open when its link has ended.
+		_ = conn.SetReadDeadline(time.Now().Add(answerWithin))
+		_, err = conn.Read(make([]byte, 1))
+		if _ = conn.Close(); errors.Is(err, os.ErrDeadlineExceeded) {
+			return // it waits for a hello, so it lives
+		}
+		pause(ctx, answerWithin/buryTries)
 	}
 }
 

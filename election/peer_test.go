@@ -203,6 +203,30 @@ func TestPeer_ALivingLeaderStays(t *testing.T) {
 	awaitLink(t, a)
 }
 
+// A killed instance's link may end before its port is closed.
+func TestPeer_BuriesAnInstanceWhosePortIsAboutToClose(t *testing.T) {
+	t.Parallel()
+	c, ns := &court{}, rand.Text()
+	a, _ := linked(t, c, ns, "a")
+	awaitLeader(t, c, 0)
+	b, gate := linked(t, c, ns, "b")
+	awaitLink(t, b)
+	of := hello{Instance: "b", Incarnation: b.incarnation}
+	_, before, err := a.registered(t.Context(), "b")
+	if err != nil || before == 0 {
+		t.Fatalf("version %d, %v", before, err)
+	}
+	a.peers.bury(t.Context(), of)
+	if _, version, err := a.registered(t.Context(), "b"); err != nil || version < before {
+		t.Fatalf("it lives, and has version %d after %d, %v", version, before, err)
+	}
+	gate.cut(func(net.Conn) { _ = gate.listener.Close() })
+	a.peers.bury(t.Context(), of)
+	if _, version, err := a.registered(t.Context(), "b"); err == nil && version >= before {
+		t.Errorf("its registration stands, with version %d after %d", version, before)
+	}
+}
+
 // Strangers get no answer, and change nothing.
 func TestPeer_RefusesStrangers(t *testing.T) {
 	t.Parallel()
