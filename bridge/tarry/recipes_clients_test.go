@@ -5,10 +5,12 @@ package tarry
 import (
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 )
 
-// The recipes in other languages need an interpreter and libraries, which .ci/clients installs and names here.
+// The recipes in other languages, and those for the nats command line, need programs and libraries, which .ci/clients
+// installs and names here.
 
 func TestRecipes_Python(t *testing.T) {
 	t.Parallel()
@@ -35,6 +37,30 @@ func TestRecipes_Node(t *testing.T) {
 	d.runConsumer(t, dir, node, "consume.mjs")
 	save(t, dir, "pull.mjs", recipe(t, "docs/consumers.md", "#### Pull with Node"))
 	startDev(t, "").runPuller(t, dir, node, "pull.mjs")
+}
+
+func TestRecipes_CommandLine(t *testing.T) {
+	t.Parallel()
+	cli := interpreter(t, "RECIPES_NATS")
+	d, dir := startDev(t, ""), t.TempDir()
+	sub := listen(t, wrap(t, connect(t, d.nats)), "orders.remind")
+	short := recipe(t, "docs/producers.md", "The `nats` CLI, and any client that speaks JetStream:")
+	script := save(t, dir, "recipe.sh", recipe(t, recipes, "## Command line")+short)
+	said := execute(t, dir, []string{"NATS_URL=" + d.nats, "PATH=" + filepath.Dir(cli) + ":" + os.Getenv("PATH")}, "sh",
+		"-eux", script)
+	for _, want := range []string{`"stream":"TARRY_default"`, `"durable":"memory"`, `"state":"waiting"`, `"version":2`,
+		`"state":"canceled"`} {
+		if !strings.Contains(strings.ReplaceAll(said, " ", ""), want) {
+			t.Errorf("it lacks %s", want)
+		}
+	}
+	if n, m := strings.Count(said, `"stream":"TARRY_default"`), strings.Count(said, `"durable"`); n != 2 || m != 2 {
+		t.Errorf("JetStream acknowledged %d pushes and tarry %d, want 2 and 2", n, m)
+	}
+	if m := next(t, sub); !strings.HasPrefix(m.Header.Get(HeaderID), "order-17-") ||
+		string(m.Data) != `{"order": 17}` || t.Failed() {
+		t.Errorf("got %q with %v after: %s", m.Data, m.Header, said)
+	}
 }
 
 // interpreter is a path that .ci/clients names; without it the test fails.

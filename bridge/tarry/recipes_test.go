@@ -13,10 +13,6 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 )
 
-// cli is the nats command line whose recipes are run. It needs the nats-server that the daemon's module requires, which
-// is built for these tests as well.
-const cli = "github.com/nats-io/natscli/nats@v0.5.1"
-
 // recipe is the first program below a heading of a page in the repository, as it stands there.
 func recipe(t *testing.T, page, heading string) string {
 	t.Helper()
@@ -236,7 +232,7 @@ func module(t *testing.T, program string) string {
 	save(t, dir, "go.sum", string(sums))
 	save(t, dir, "main.go", program)
 	execute(t, dir, nil, append([]string{"go", "build", "-mod=mod", "-o", "recipe"}, race()...)...)
-	execute(t, dir, nil, "go", "vet", ".")
+	execute(t, dir, nil, append(append([]string{"go", "vet"}, race()...), ".")...)
 	return dir
 }
 
@@ -273,31 +269,5 @@ func TestRecipes_PullWithCurl(t *testing.T) {
 	script := save(t, dir, "pull.sh", strings.ReplaceAll(text, "localhost:7070", d.http))
 	if said := execute(t, dir, nil, "sh", "-eux", script); !strings.Contains(said, `"state":"delivered"`) {
 		t.Errorf("it said: %s", said)
-	}
-}
-
-func TestRecipes_CommandLine(t *testing.T) {
-	t.Parallel()
-	needDaemon(t)
-	dir := t.TempDir()
-	execute(t, dir, []string{"GOBIN=" + dir, "GOFLAGS="}, "go", "install", cli)
-	d := startDev(t, "")
-	sub := listen(t, wrap(t, connect(t, d.nats)), "orders.remind")
-	short := recipe(t, "docs/producers.md", "The `nats` CLI, and any client that speaks JetStream:")
-	script := save(t, dir, "recipe.sh", recipe(t, recipes, "## Command line")+short)
-	said := execute(t, dir, []string{"NATS_URL=" + d.nats, "PATH=" + dir + ":" + os.Getenv("PATH")}, "sh",
-		"-eux", script)
-	for _, want := range []string{`"stream":"TARRY_default"`, `"durable":"memory"`, `"state":"waiting"`, `"version":2`,
-		`"state":"canceled"`} {
-		if !strings.Contains(strings.ReplaceAll(said, " ", ""), want) {
-			t.Errorf("it lacks %s", want)
-		}
-	}
-	if n, m := strings.Count(said, `"stream":"TARRY_default"`), strings.Count(said, `"durable"`); n != 2 || m != 2 {
-		t.Errorf("JetStream acknowledged %d pushes and tarry %d, want 2 and 2", n, m)
-	}
-	if m := next(t, sub); !strings.HasPrefix(m.Header.Get(HeaderID), "order-17-") ||
-		string(m.Data) != `{"order": 17}` || t.Failed() {
-		t.Errorf("got %q with %v after: %s", m.Data, m.Header, said)
 	}
 }

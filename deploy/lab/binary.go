@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -118,7 +119,11 @@ func (b *builds) build(module, pkg string, flags []string, into func() (string, 
 			return "", fmt.Errorf("build %s: lock: %w", pkg, err)
 		}
 		out := dir + string(filepath.Separator) // a directory: go build names the program
-		if _, err := goTool(module, append(append([]string{"build", "-o", out}, flags...), pkg)...); err != nil {
+		var env []string
+		if !slices.Contains(flags, "-race") { // which needs C: else without, as it is released
+			env = []string{"CGO_ENABLED=0"}
+		}
+		if _, err := goTool(module, env, append(append([]string{"build", "-o", out}, flags...), pkg)...); err != nil {
 			return "", err
 		}
 		names, err := filepath.Glob(out + "*")
@@ -146,12 +151,12 @@ func Race() []string {
 	return nil
 }
 
-// goTool runs the go command in dir and returns its output.
-func goTool(dir string, args ...string) (string, error) {
+// goTool runs the go command in dir, with more in its environment, and returns its output.
+func goTool(dir string, env []string, args ...string) (string, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), buildTimeout)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "go", args...)
-	cmd.Dir = dir
+	cmd.Dir, cmd.Env = dir, append(cmd.Environ(), env...)
 	out, err := cmd.Output()
 	if err == nil {
 		return strings.TrimSpace(string(out)), nil
@@ -172,7 +177,7 @@ func moduleRoot() (string, error) {
 				return root, nil
 			}
 		}
-		root, err := goTool("", "list", "-m", "-f", "{{.Dir}}", module)
+		root, err := goTool("", nil, "list", "-m", "-f", "{{.Dir}}", module)
 		if err == nil && root == "" {
 			err = fmt.Errorf("find the directory of module %s: go list knows none", module)
 		}
@@ -188,7 +193,7 @@ func natsBinary() (string, error) {
 		if err != nil {
 			return "", err
 		}
-		version, err := goTool(root, "list", "-m", "-f", "{{.Version}}", natsModule)
+		version, err := goTool(root, nil, "list", "-m", "-f", "{{.Version}}", natsModule)
 		if err != nil {
 			return "", err
 		}
@@ -232,7 +237,8 @@ func buildOnce(root, path, pkg string) error {
 		return nil
 	}
 	part := path + ".part"
-	if _, err := goTool(root, "build", "-o", part, pkg); err != nil {
+	// Without C, as it is released, and as .ci/test builds its tools.
+	if _, err := goTool(root, []string{"CGO_ENABLED=0"}, "build", "-o", part, pkg); err != nil {
 		return err
 	}
 	if err := os.Rename(part, path); err != nil {

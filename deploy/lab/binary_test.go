@@ -89,7 +89,7 @@ func write(t *testing.T, path, text string) {
 
 func TestBinary_BuildsAPackageOfThisModule(t *testing.T) {
 	t.Parallel()
-	path := lab.Binary(t, "github.com/nats-io/nats-server/v2")
+	path := lab.Binary(t, "github.com/nats-io/nats-server/v2", lab.Race()...)
 	out, err := exec.CommandContext(t.Context(), path, "--version").Output()
 	if want := "nats-server: v" + lab.SharedNATS(t).Version() + "\n"; err != nil || string(out) != want {
 		t.Errorf("--version: got %q and %v, want %q", out, err, want)
