@@ -144,7 +144,7 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 			s := site.New(t, site.Options{})
 			s.Journal(mode, lab.SharedMariaDB(t))
 			a := s.Start("a", "FAILPOINT=mid-restore")
-			b := s.Start("b", "FAILPOINT=before-certify:7") // the buckets are certified as filling before, once each
+			b := s.Start("b", "FAILPOINT=before-certify:3")
 			c := s.Start("c")
 			c.Stop()
 			h := site.NewHistory(s.Ns)
