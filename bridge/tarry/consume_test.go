@@ -498,7 +498,7 @@ func consume(t *testing.T, d *dev) {
 		t.Fatal(err)
 	}
 	stream, err := js.CreateConsumer(t.Context(), "HELP", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: 2 * time.Second})
+		AckWait: 2 * time.Second, InactiveThreshold: time.Hour}) // 5 s else, and what pulls may go first and last longer
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -561,9 +561,10 @@ func consume(t *testing.T, d *dev) {
 		}
 	}
 	over := make(chan error, 1)
-	go func() {
+	consume := func() {
 		over <- Consume(t.Context(), FromJetStream(conn.client, stream), func(context.Context, Delivery) error { return nil })
-	}()
+	}
+	go consume()
 	eventually(t, func() error {
 		info, err := stream.Info(t.Context())
 		if err == nil && info.NumWaiting == 0 {
@@ -576,5 +577,9 @@ func consume(t *testing.T, d *dev) {
 	}
 	if err := <-over; !errors.Is(err, jetstream.ErrConsumerDeleted) {
 		t.Errorf("without its JetStream consumer: %v", err)
+	}
+	go consume()
+	if err := <-over; !errors.Is(err, jetstream.ErrConsumerNotFound) {
+		t.Errorf("without its JetStream consumer from the start: %v", err)
 	}
 }

@@ -129,6 +129,11 @@ func (s *streamSource) feeds() ([]feed, error) {
 		if err = batch.Error(); limited.Err() != nil || errors.Is(err, jetstream.ErrNoMessages) {
 			err = nil
 		}
+		if err != nil {
+			// Where the consumer was gone before the fetch, the error does not say so: nobody answers.
+			_, gone := s.consumer.Info(limited)
+			err = errors.Join(err, gone)
+		}
 		return lasting(err)
 	}}, nil
 }
