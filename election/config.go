@@ -1,13 +1,9 @@
 package election
 
 import (
-	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
 	"regexp"
-	"slices"
-	"strconv"
 	"strings"
 	"time"
 
@@ -19,11 +15,10 @@ const (
 	// DefaultSession is the session time-out requested if the config sets none.
 	DefaultSession = 6 * time.Second
 
-	minSession  = 500 * time.Millisecond
-	maxSession  = 5 * time.Minute
-	maxAddress  = 256
-	maxVersion  = 128
-	defaultPort = "2181"
+	minSession = 500 * time.Millisecond
+	maxSession = 5 * time.Minute
+	maxAddress = 256
+	maxVersion = 128
 )
 
 // nameRule restricts a namespace or an instance to one plain path component.
@@ -31,7 +26,7 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // NodeConfig configures a node.
 type NodeConfig struct {
-	Servers   []string // host:port, port 2181 if missing; resolved at every dial
+	Servers   []string // host:port; resolved at every dial
 	Namespace string   // everything lives under /tarry/<namespace>
 	Instance  string   // unique among live instances of the namespace
 	Address   string   // where other instances reach this one; shown to them
@@ -48,12 +43,9 @@ type NodeConfig struct {
 	// Store or an empty name means unknown.
 	Store func() string
 
-	// Username and Password are a ZooKeeper digest. If set, only their holder may read or write the znodes. Without TLS
-	// they are sent in clear text.
+	// Username and Password are a ZooKeeper digest, sent in clear text. If set, only their holder may read or write the
+	// znodes.
 	Username, Password string
-
-	// TLS, if set, is used for every connection. An empty ServerName means the host's name.
-	TLS *tls.Config
 
 	// Peers, if set, is where other instances reach this one, for fast takeovers.
 	Peers *PeerConfig
@@ -75,14 +67,6 @@ func (c NodeConfig) complete() (NodeConfig, error) {
 	}
 	if len(c.Servers) == 0 {
 		return c, errors.New("servers: at least one is needed")
-	}
-	c.Servers = slices.Clone(c.Servers)
-	for i, s := range c.Servers {
-		full, err := hostPort(s)
-		if err != nil {
-			return c, fmt.Errorf("servers: %q: %w", s, err)
-		}
-		c.Servers[i] = full
 	}
 	if err := checkName("namespace", c.Namespace); err != nil {
 		return c, err
@@ -121,34 +105,6 @@ func checkMember(instance, address, version string) error {
 		return fmt.Errorf("version: %d bytes, at most %d", len(version), maxVersion)
 	}
 	return nil
-}
-
-// hostPort adds the default port to an address without one, including IPv6 with or without brackets.
-func hostPort(s string) (string, error) {
-	s = strings.TrimSpace(s)
-	if s == "" {
-		return "", errors.New("empty")
-	}
-	if strings.ContainsAny(s, "/, \t") {
-		return "", errors.New("not host:port (a path below the servers is not supported)")
-	}
-	if ip := net.ParseIP(strings.Trim(s, "[]")); ip != nil {
-		return net.JoinHostPort(ip.String(), defaultPort), nil
-	}
-	if !strings.Contains(s, ":") {
-		return net.JoinHostPort(s, defaultPort), nil
-	}
-	host, port, err := net.SplitHostPort(s)
-	if err != nil {
-		return "", err
-	}
-	if n, err := strconv.Atoi(port); err != nil || n < 1 || n > 65535 {
-		return "", fmt.Errorf("port %q is not a number from 1 to 65535", port)
-	}
-	if host == "" {
-		return "", errors.New("no host")
-	}
-	return net.JoinHostPort(host, port), nil
 }
 
 // timing is the session time-out that the server granted, and all times derived from it. See "Trust window".

@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"math/rand/v2"
 	"net"
@@ -31,7 +30,6 @@ func (e *dialError) Unwrap() error { return e.err }
 // the next server and then dials it, all from one goroutine; quit and abort are called from others.
 type dialer struct {
 	servers []string
-	tls     *tls.Config
 	greeter greeter
 	hooks   hooks
 	asked   timing
@@ -57,7 +55,6 @@ type dialer struct {
 func newDialer(cfg NodeConfig, h hooks) *dialer {
 	d := &dialer{
 		servers: cfg.Servers,
-		tls:     cfg.TLS,
 		hooks:   h,
 		asked:   timing(cfg.Session),
 		lookup:  net.DefaultResolver.LookupHost,
@@ -93,7 +90,7 @@ func (d *dialer) Connected() {
 	d.failed = 0
 }
 
-// dial connects to one server: name, TCP, TLS. The ZooKeeper handshake follows in the connection's first Read, under
+// dial connects to one server: name, TCP. The ZooKeeper handshake follows in the connection's first Read, under
 // the same deadline.
 func (d *dialer) dial(_, server string, _ time.Duration) (net.Conn, error) {
 	conn, err := d.connect(server)
@@ -125,11 +122,8 @@ func (d *dialer) connect(server string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	conn, err := d.secure(ctx, raw, host)
-	if err == nil {
-		err = conn.SetDeadline(deadline)
-	}
-	l := &link{Conn: conn, raw: raw, greeter: d.greeter, heard: d.hear,
+	err = raw.SetDeadline(deadline)
+	l := &link{Conn: raw, greeter: d.greeter, heard: d.hear,
 		failed: func(err error) { d.report(&dialError{server, err}) }}
 	if err == nil {
 		err = d.adopt(l)
@@ -139,22 +133,6 @@ func (d *dialer) connect(server string) (net.Conn, error) {
 		return nil, err
 	}
 	return l, nil
-}
-
-// secure adds TLS to the connection if it is configured.
-func (d *dialer) secure(ctx context.Context, raw net.Conn, host string) (net.Conn, error) {
-	if d.tls == nil {
-		return raw, nil
-	}
-	cfg := d.tls.Clone()
-	if cfg.ServerName == "" {
-		cfg.ServerName = host
-	}
-	conn := tls.Client(raw, cfg)
-	if err := conn.HandshakeContext(ctx); err != nil {
-		return nil, fmt.Errorf("tls: %w", err)
-	}
-	return conn, nil
 }
 
 // report passes on a failure, unless this side ended the connection.

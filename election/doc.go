@@ -209,7 +209,7 @@
 //     a name in turn.
 //   - It waits a full second before it dials the only server again: the dialer never asks it to, and waits itself: 100
 //     ms between two dials of one server, growing to S/6 (at most 1 s) while none answers.
-//   - It has no TLS: the dialer does.
+//   - It has no TLS. Nor has tarry towards ZooKeeper: its dialer would be the place.
 //   - Lock and CreateProtectedEphemeralSequential leave orphans: not used.
 //
 // The library contains one data race. Conn.lastZxid is written by recvLoop (conn.go:849) and read by sendSetWatches

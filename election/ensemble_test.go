@@ -138,7 +138,6 @@ func TestEnsemble(t *testing.T) {
 			"floor goes on above a wiped one":     wiped,
 			"second instance of a name":           twin,
 			"credentials lock the znodes":         credentials,
-			"tls to the name of the server":       overTLS,
 			"unresolvable name does not stop one": unresolvable,
 			"granted time-out is read":            granted,
 			"races of one session are apart":      twoRaces,

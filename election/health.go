@@ -34,12 +34,11 @@ func newHealth(check func() error, turned func()) *health {
 func (h *health) watch(ctx context.Context, every time.Duration) {
 	every = min(max(every, 20*time.Millisecond), time.Second)
 	h.note(errUnchecked, every)
-	tick := time.NewTicker(every)
-	defer tick.Stop()
+	tick := time.Tick(every)
 	for {
 		h.note(h.check(), every)
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return
 		}

@@ -79,19 +79,17 @@ func (r *Race) reign(ctx context.Context, s *session, w win) absence {
 // under calls, since the lease is held until Lead has returned.
 func (l *leadership) hold(ctx, calls context.Context, done <-chan error) {
 	t := l.s.timing()
-	renewal := time.NewTicker(t.renewal())
-	defer renewal.Stop()
-	nag := time.NewTicker(t.session())
-	defer nag.Stop()
+	renewal := time.Tick(t.renewal())
+	nag := time.Tick(t.session())
 	stop, over := ctx.Done(), l.s.over
 	for {
 		select {
-		case <-renewal.C:
+		case <-renewal:
 			l.renew(calls)
 			l.considerHealth(calls, t)
 		case <-l.r.wake:
 			l.renew(calls) // back on another server: do not wait for the next turn
-		case <-nag.C:
+		case <-nag:
 			if l.ended() {
 				l.r.log.Warn().Uint64("term", l.win.leader.Term).Msg("waiting for the leader's work to return")
 			}

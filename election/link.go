@@ -25,7 +25,6 @@ import (
 // reconnect. That is not needed here: every read is followed by a write that checks versions.
 type link struct {
 	net.Conn
-	raw     net.Conn // the underlying TCP connection
 	greeter greeter
 	heard   func()
 	failed  func(error)
@@ -119,9 +118,6 @@ func (l *link) capped(t time.Time) time.Time {
 	}
 	return t
 }
-
-// Close closes the TCP connection at once, since a TLS goodbye could block on a frozen connection.
-func (l *link) Close() error { return l.raw.Close() }
 
 // The handshake on the wire, all big-endian, each packet after its length in 4 bytes:
 //

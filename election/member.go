@@ -166,10 +166,7 @@ type memberNode struct {
 // encode cannot fail: the types hold nothing that JSON rejects, except a year past 9999.
 func encode(v any) ([]byte, error) {
 	b, err := json.Marshal(v)
-	if err != nil {
-		return nil, fmt.Errorf("encode znode: %w", err)
-	}
-	return b, nil
+	return b, wrap("encode znode", err)
 }
 
 func decodeLeader(b []byte) (leaderNode, error) {

@@ -200,8 +200,7 @@ func (n *Node) awaitConnection(ctx context.Context, s *session) error {
 
 // attend logs changes of the connection and keeps the member znode in step with the health until the session is over.
 func (n *Node) attend(s *session, m *member) {
-	tick := time.NewTicker(s.timing().retry())
-	defer tick.Stop()
+	tick := time.Tick(s.timing().retry())
 	for {
 		n.logConnection(s)
 		n.examine(s.timing())
@@ -210,7 +209,7 @@ func (n *Node) attend(s *session, m *member) {
 		}
 		select {
 		case <-n.news:
-		case <-tick.C:
+		case <-tick:
 		case <-s.over:
 			return
 		}

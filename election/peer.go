@@ -227,11 +227,11 @@ func (p *peers) suspect(of hello) {
 // bury removes the registration of an instance whose port is closed, so that nobody counts on it until its session
 // expires. One that lives all the same registers again, within S.
 func (p *peers) bury(ctx context.Context, of hello) {
-	m, version, err := p.n.registered(ctx, of.Instance)
-	if err != nil || m.Incarnation != of.Incarnation || m.Peer == "" {
-		return
-	}
 	for range buryTries {
+		m, version, err := p.n.registered(ctx, of.Instance)
+		if err != nil || m.Incarnation != of.Incarnation || m.Peer == "" {
+			return
+		}
 		conn, err := (&net.Dialer{Timeout: answerWithin}).DialContext(ctx, "tcp", m.Peer)
 		if err != nil {
 			if s, _ := p.n.connected(); s != nil && errors.Is(err, syscall.ECONNREFUSED) {

@@ -49,9 +49,6 @@ type Race struct {
 
 // Race adds a race for the node to take part in. Call it before Run.
 func (n *Node) Race(cfg RaceConfig) (*Race, error) {
-	if cfg.Lead == nil {
-		return nil, errors.New("election: lead: a function is needed")
-	}
 	if cfg.Floor == nil {
 		cfg.Floor = func(context.Context, uint64) (uint64, error) { return 0, nil }
 	}

@@ -117,7 +117,6 @@ func TestRace_IsRefusedByField(t *testing.T) {
 		}
 	}
 	for field, cfg := range map[string]RaceConfig{
-		"lead":          {},
 		`race: "a/b"`:   {Name: "a/b", Lead: idle},
 		"is there alre": {Name: "0", Lead: idle},
 	} {

@@ -58,7 +58,7 @@ type session struct {
 	flag  func()        // called when the connection changed; it never blocks
 	over  chan struct{} // closed when the session is
 	slots chan struct{}
-	wg    sync.WaitGroup // the running calls
+	wg    sync.WaitGroup // the running calls; grows only under mu and before the end, so that close misses none
 
 	logged struct { // what has been logged about the connection; used by one goroutine at a time
 		up   bool
@@ -171,6 +171,22 @@ func (s *session) timing() timing {
 	return s.asked
 }
 
+// begin takes the slot of one call. Whoever is told nil runs the call, gives the slot back and ends it by wg.Done.
+func (s *session) begin() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	select {
+	case s.slots <- struct{}{}:
+		s.wg.Add(1)
+		return nil
+	default:
+		return errBusy
+	}
+}
+
 // call runs f in a goroutine of the session, because the client supports neither contexts nor time-outs. If call
 // returns first, f may still be applied later: that is an unknown outcome like any other.
 func call[T any](ctx context.Context, s *session, limit time.Duration, f func(client) (T, error)) (T, error) {
@@ -179,29 +195,23 @@ func call[T any](ctx context.Context, s *session, limit time.Duration, f func(cl
 		err   error
 	}
 	var none T
-	if err := s.reason(); err != nil {
+	if err := s.begin(); err != nil {
 		return none, err
 	}
-	select {
-	case s.slots <- struct{}{}:
-	default:
-		return none, errBusy
-	}
 	done := make(chan answer, 1)
-	s.wg.Go(func() {
+	go func() {
+		defer s.wg.Done()
 		defer func() { <-s.slots }()
 		v, err := f(s.client)
 		if errors.Is(err, zk.ErrSessionExpired) {
 			s.die(errExpired)
 		}
 		done <- answer{v, err}
-	})
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
+	}()
 	select {
 	case a := <-done:
 		return a.value, a.err
-	case <-timer.C:
+	case <-time.After(limit):
 		return none, fmt.Errorf("%w: %v", errTimeout, limit)
 	case <-s.over:
 		return none, s.reason()
@@ -212,10 +222,8 @@ func call[T any](ctx context.Context, s *session, limit time.Duration, f func(cl
 
 // rest waits for d. It returns early, with the reason, when ctx or the session ends.
 func rest(ctx context.Context, s *session, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 		return nil
 	case <-s.over:
 		return s.reason()
@@ -226,10 +234,8 @@ func rest(ctx context.Context, s *session, d time.Duration) error {
 
 // pause waits for d, or until ctx ends.
 func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
-	case <-timer.C:
+	case <-time.After(d):
 	case <-ctx.Done():
 	}
 }

@@ -2,7 +2,6 @@ package election
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"math/rand/v2"
 	"sync"
@@ -54,12 +53,6 @@ type Solo struct {
 func NewSolo(cfg SoloConfig) (*Solo, error) {
 	if err := checkMember(cfg.Instance, cfg.Address, cfg.Version); err != nil {
 		return nil, fmt.Errorf("election: %w", err)
-	}
-	if cfg.Lead == nil {
-		return nil, errors.New("election: lead: a function is needed")
-	}
-	if cfg.NextTerm == nil {
-		return nil, errors.New("election: next term: a function is needed")
 	}
 	if cfg.Healthy == nil {
 		cfg.Healthy = func() error { return nil }

@@ -85,10 +85,7 @@ func (r *Race) floor(ctx context.Context, s *session, stored uint64) (uint64, er
 	ctx, cancel := context.WithTimeout(ctx, s.timing().floor())
 	defer cancel()
 	floor, err := r.cfg.Floor(ctx, stored)
-	if err != nil {
-		return 0, fmt.Errorf("highest term outside zookeeper: %w", err)
-	}
-	return floor, nil
+	return floor, wrap("highest term outside zookeeper", err)
 }
 
 // prove finds out whether a race of unknown outcome was won. It asks until it knows, or until the session is over,

@@ -45,7 +45,7 @@ func pair(t *testing.T, g greeter) (*link, net.Conn, *[]error) {
 	if g.accept == nil {
 		g.accept = func(int64, time.Duration) error { return nil }
 	}
-	l := &link{Conn: ours, raw: ours, greeter: g, heard: func() {},
+	l := &link{Conn: ours, greeter: g, heard: func() {},
 		failed: func(err error) { failures = append(failures, err) }}
 	return l, theirs, &failures
 }
@@ -324,7 +324,7 @@ func FuzzLink(f *testing.F) {
 	f.Add(slices.Concat(connectResponse(4000, 0), answer(1, 9, 0, "x")), uint8(1))
 	f.Fuzz(func(t *testing.T, stream []byte, step uint8) {
 		conn := &scripted{Reader: bytes.NewReader(stream)}
-		l := &link{Conn: conn, raw: conn, heard: func() {}, failed: func(error) {},
+		l := &link{Conn: conn, heard: func() {}, failed: func(error) {},
 			greeter: greeter{accept: func(int64, time.Duration) error { return nil }}}
 		var got []byte
 		p := make([]byte, int(step)+1)

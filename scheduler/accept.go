@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
@@ -155,9 +156,7 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 	if topic.Webhook && p.Lease > 0 {
 		return fmt.Errorf("%w: lease cannot be combined with a webhook, which leases for as long as it needs", ErrDeliver)
 	}
-	if m.TTL == 0 {
-		m.TTL = topic.TTL
-	}
+	m.TTL = cmp.Or(m.TTL, topic.TTL)
 	m.Serial = topic.Serial && m.Key != ""
 	if setting := topic.forNATS(); setting != "" {
 		return fmt.Errorf("%w pull cannot be combined with the setting %s of the topics %s, which concerns NATS", ErrDeliver,
@@ -239,10 +238,7 @@ func (s *Scheduler) observe(a *Accepted) {
 
 // answer converts the timeline's result for a push into the answer to its producer.
 func answer(m *message.Message, r AddResult) Accepted {
-	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: message.StateWaiting, Version: 1}
-	if a.ID == "" {
-		a.ID = string(m.UID)
-	}
+	a := Accepted{UID: m.UID, ID: cmp.Or(m.ID, string(m.UID)), Due: m.Due, State: message.StateWaiting, Version: 1}
 	if r.Code == AddConflict && r.First.Topic != m.Topic { // a name never leads to another topic, so the uid did
 		what := "uid " + string(m.UID)
 		if r.First.UID != m.UID {

@@ -56,10 +56,7 @@ func (w *watch) run(ctx context.Context) {
 			return
 		}
 		for w.look(ctx) && ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(lookPause):
-			}
+			_ = Sleep(ctx, lookPause)
 		}
 	}
 }
@@ -98,7 +95,7 @@ func (w *watch) look(ctx context.Context) bool {
 }
 
 // suspect requests a check of every bucket.
-func (w *watch) suspect() { signal(w.kick) }
+func (w *watch) suspect() { Signal(w.kick) }
 
 // refuse returns why a push to a bucket cannot be stored although other buckets answer, or nil if it can. If no bucket
 // answers it returns nil: only a try shows whether one is back.

@@ -121,7 +121,7 @@ func (c *coalescer) put(bucket message.Bucket, q *queued) error {
 
 // admit counts a push against the limits on queued pushes.
 func (c *coalescer) admit(q *queued) error {
-	q.cost, q.at = int64(weigh(q.message)), time.Now()
+	q.cost, q.at = int64(messageCost+q.message.Size()), time.Now()
 	if n, bytes := c.size.Add(1), c.bytes.Add(q.cost); n > maxQueued || bytes > maxBytes {
 		c.release(q)
 		return fmt.Errorf("%w: the limit is %d pushes or %d MiB", ErrBusy, maxQueued, maxBytes>>20)
@@ -143,19 +143,11 @@ func (c *coalescer) enqueue(bucket message.Bucket, q *queued) error {
 		q.message.Due < message.Milli(q.at.Add(dueSoon).UnixMilli())
 	p.urgent = p.urgent || urgent
 	p.mu.Unlock()
-	signal(p.ready)
+	Signal(p.ready)
 	if urgent {
-		signal(p.hurry)
+		Signal(p.hurry)
 	}
 	return nil
-}
-
-// signal puts a token into a channel of capacity 1.
-func signal(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // gather lets more pushes arrive before a flush, unless a push must not wait.
@@ -166,11 +158,9 @@ func (p *pushQueue) gather(ctx context.Context) {
 	if urgent {
 		return
 	}
-	timer := time.NewTimer(gatherPause)
-	defer timer.Stop()
 	select {
 	case <-p.hurry:
-	case <-timer.C:
+	case <-time.After(gatherPause):
 	case <-ctx.Done():
 	}
 }
@@ -178,15 +168,6 @@ func (p *pushQueue) gather(ctx context.Context) {
 func (c *coalescer) release(q *queued) {
 	c.size.Add(-1)
 	c.bytes.Add(-q.cost)
-}
-
-// weigh returns what a push counts against the limits: body, headers and fixed cost.
-func weigh(m *message.Message) int {
-	n := messageCost + len(m.Body)
-	for i := range m.Headers {
-		n += len(m.Headers[i].Name) + len(m.Headers[i].Value)
-	}
-	return n
 }
 
 // flush serves one bucket's queue until ctx ends, then empties it.

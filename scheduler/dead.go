@@ -98,10 +98,7 @@ var errTaken = fmt.Errorf("%w: the uid for the requeued message is taken", ErrUn
 
 // requeue gives a dead message the life m.
 func (s *Scheduler) requeue(ctx context.Context, info *message.Info, m *message.Message) (Accepted, error) {
-	a := Accepted{UID: m.UID, ID: m.ID, Due: m.Due, State: message.StateWaiting, Version: 1}
-	if a.ID == "" {
-		a.ID = string(m.UID)
-	}
+	a := answer(m, AddResult{})
 	var result RequeueResult
 	requeue := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Effect, error) {
 		var err error
@@ -201,13 +198,12 @@ const deadLook = time.Minute
 // PurgeOld purges what died longer ago than DeadKeep, from time to time until ctx ends. The leading instance runs it. A
 // purge may take long, and blocks nothing else. What fails waits for the next round.
 func (s *Scheduler) PurgeOld(ctx context.Context) {
-	tick := time.NewTicker(deadLook)
-	defer tick.Stop()
+	tick := time.Tick(deadLook)
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		until := s.cfg.Clock.Milli().Add(-s.cfg.DeadKeep)
 		r, err := s.PurgeMany(ctx, Selection{To: until}, nil)

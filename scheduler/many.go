@@ -275,12 +275,7 @@ func (w *walk) land(ctx context.Context) error {
 		if w.sel.DryRun || time.Now().After(until) {
 			break
 		}
-		timer := time.NewTimer(landPause)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-		}
-		timer.Stop()
+		_ = Sleep(ctx, landPause)
 	}
 	return nil
 }

@@ -86,9 +86,7 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	w := q.join(ctx, p)
 	var over <-chan time.Time
 	if p.Wait > 0 {
-		end := time.NewTimer(p.Wait)
-		defer end.Stop()
-		over = end.C
+		over = time.After(p.Wait)
 	}
 	clock := time.NewTimer(0)
 	defer clock.Stop()
@@ -149,7 +147,7 @@ func (q *polls) join(ctx context.Context, p Poll) *waiter {
 	l.polls = append(l.polls, w)
 	if p.Wait == 0 {
 		l.look = true // it cannot wait for what was not heard
-		signal(l.wake)
+		Signal(l.wake)
 	}
 	q.s.metrics.polls.Inc()
 	return w
@@ -223,7 +221,7 @@ func (q *polls) pass(w *waiter) {
 // moved wakes the first poll of a line from which others went.
 func (q *polls) moved(l *line) {
 	if len(l.polls) > 0 {
-		signal(l.polls[0].turn)
+		Signal(l.polls[0].turn)
 	} else {
 		l.left = time.Now()
 	}
@@ -264,7 +262,7 @@ func (s *Scheduler) Hear(topic string, due message.Milli) {
 	}
 	for _, l := range q.lines {
 		l.look = true
-		signal(l.wake)
+		Signal(l.wake)
 	}
 }
 
@@ -277,22 +275,18 @@ func (q *polls) hear(l *line, due message.Milli) {
 	}
 	if l.next == 0 || due < l.next {
 		l.next = due
-		signal(l.wake)
+		Signal(l.wake)
 	}
 }
 
 // run looks at all lines from time to time, and repeats what is to be undone, until ctx ends.
 func (q *polls) run(ctx context.Context) {
-	tick := time.NewTicker(pollsLook)
-	defer tick.Stop()
+	tick := time.Tick(pollsLook)
 	var undo sync.WaitGroup // aside: a bucket that does not answer must not hold up the look
 	defer undo.Wait()
 	undo.Go(func() {
 		for ctx.Err() == nil {
-			select {
-			case <-ctx.Done():
-			case <-time.After(pollsLook):
-			}
+			_ = Sleep(ctx, pollsLook)
 			q.mu.Lock()
 			undone := q.undone
 			q.undone = map[undoing]message.Milli{}
@@ -304,7 +298,7 @@ func (q *polls) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-tick.C:
+		case <-tick:
 		}
 		q.mu.Lock()
 		topics := make([]TopicWant, 0, len(q.lines))

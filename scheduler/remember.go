@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -120,13 +121,10 @@ func (n *names) queue(a *asked) error {
 		n.s.queues.release(a.queued)
 		return ErrStopping
 	}
-	text := a.message.ID
-	if text == "" {
-		text = string(a.message.UID)
-	}
+	text := cmp.Or(a.message.ID, string(a.message.UID))
 	q := &n.queues[message.Hash(text)%lookers]
 	q.waiting = append(q.waiting, a)
-	signal(q.ready)
+	Signal(q.ready)
 	return nil
 }
 

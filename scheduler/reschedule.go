@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -114,10 +115,8 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 // edited returns the message as an edit changes it.
 func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 	now := s.cfg.Clock.Latest()
-	a := Amend{UID: info.UID, Version: info.Version, Due: info.Due, Priority: info.Priority, Reason: "rescheduled"}
-	if e.Version > 0 {
-		a.Version = e.Version
-	}
+	a := Amend{UID: info.UID, Version: cmp.Or(e.Version, info.Version), Due: info.Due, Priority: info.Priority,
+		Reason: "rescheduled"}
 	switch {
 	case e.Run:
 		a.Due, a.Reason = message.Milli(now.UnixMilli()), "run"

@@ -3,12 +3,11 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"fmt"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -111,31 +110,17 @@ func New(cfg Config) (*Scheduler, error) {
 // Serve flushes accepted pushes to the timeline until ctx ends; then it finishes what was queued and refuses the rest
 // with ErrStopping.
 func (s *Scheduler) Serve(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error {
-		s.queues.watch.run(ctx)
-		return nil
-	})
-	group.Go(func() error {
-		s.polls.run(ctx)
-		return nil
-	})
+	var group sync.WaitGroup
+	group.Go(func() { s.queues.watch.run(ctx) })
+	group.Go(func() { s.polls.run(ctx) })
 	if s.cfg.NamesKeep > 0 {
 		for i := range s.names.queues {
-			group.Go(func() error {
-				s.names.run(ctx, &s.names.queues[i])
-				return nil
-			})
+			group.Go(func() { s.names.run(ctx, &s.names.queues[i]) })
 		}
 	}
 	for bucket := range s.cfg.Timeline.Buckets() {
-		group.Go(func() error {
-			s.queues.flush(ctx, bucket)
-			return nil
-		})
+		group.Go(func() { s.queues.flush(ctx, bucket) })
 	}
-	if err := group.Wait(); err != nil {
-		return fmt.Errorf("flush: %w", err)
-	}
+	group.Wait()
 	return nil
 }

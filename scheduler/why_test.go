@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
@@ -37,7 +38,7 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 		say := func(info message.Info, led func(context.Context) error) message.Why {
 			t.Helper()
 			s.Explain(t.Context(), &info, s.Why, led)
-			if w := info.Why; !slices.Contains(message.Whys(), w.Word) || w.Detail == "" && !info.State.Ended() {
+			if w := info.Why; !slices.Contains(schedulertest.Whys(), w.Word) || w.Detail == "" && !info.State.Ended() {
 				t.Errorf("%s, %s: %+v", info.State, info.Kind, w)
 			}
 			used[info.Why.Word] = true
@@ -115,7 +116,7 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 		if got := say(waiting(-time.Minute, nil), led); got.Word != message.WhyClocks {
 			t.Errorf("of clocks that disagree: %+v", got)
 		}
-		for _, word := range message.Whys() {
+		for _, word := range schedulertest.Whys() {
 			if !used[word] {
 				t.Errorf("nothing is ever %s", word)
 			}

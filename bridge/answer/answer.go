@@ -4,6 +4,7 @@
 package answer
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -104,10 +105,7 @@ func Accepted(a scheduler.Accepted, durable string) wire.Result {
 	p := Problem(a.Err)
 	switch p.Word {
 	case WordOutcomeUnknown: // the id with which the caller repeats this push
-		p.ID, p.UID = a.ID, string(a.UID)
-		if p.ID == "" {
-			p.ID = p.UID
-		}
+		p.ID, p.UID = cmp.Or(a.ID, string(a.UID)), string(a.UID)
 	case WordDuplicateID, WordMaybeDelivered:
 		p.ID, p.UID = a.ID, string(a.UID)
 		p.State, p.Due = a.State.String(), wire.FormatTime(int64(a.Due))
@@ -161,10 +159,7 @@ func Why(w message.Why) *wire.Why {
 }
 
 func name(i *message.Info) string {
-	if i.ID != "" {
-		return i.ID
-	}
-	return string(i.UID)
+	return cmp.Or(i.ID, string(i.UID))
 }
 
 // Cancel returns the answer to a cancel of the message named id. Canceled means that this delivery will not happen;

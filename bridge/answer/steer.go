@@ -57,27 +57,15 @@ func Amend(id string, r *scheduler.AmendResult) (wire.Rescheduled, *wire.Problem
 // Selection converts a selection of waiting messages into the scheduler's form, with durations counted from now.
 func Selection(s *wire.Selection, now time.Time) (scheduler.Selection, error) {
 	sel := scheduler.Selection{Topic: s.Topic, Key: s.Key, HasKey: s.HasKey, DryRun: s.DryRun}
-	var from, to time.Time
-	if s.HasFrom {
-		from = s.From.Ahead(now)
-	}
-	if s.HasTo {
-		to = s.To.Ahead(now)
-	}
-	return sel, bounds(&sel, from, to, s.HasFrom, s.HasTo, wire.FieldDueFrom, wire.FieldDueTo)
+	return sel, bounds(&sel, s.From.Ahead(now), s.To.Ahead(now), s.HasFrom, s.HasTo, wire.FieldDueFrom,
+		wire.FieldDueTo)
 }
 
 // DeadSelection converts a selection of dead messages, by topic and time of death, into the scheduler's form, with
 // durations counted back from now.
 func DeadSelection(o *wire.DeadOrder, now time.Time) (scheduler.Selection, error) {
 	sel := scheduler.Selection{Topic: o.Topic, DryRun: o.DryRun}
-	var from, to time.Time
-	if o.HasFrom {
-		from = o.From.Ago(now)
-	}
-	if o.HasTo {
-		to = o.To.Ago(now)
-	}
+	from, to := o.From.Ago(now), o.To.Ago(now)
 	if o.HasOlder {
 		to = now.Add(-o.Older)
 	}
@@ -168,12 +156,10 @@ func Settled(uid string, r *scheduler.Settled) (wire.Settled, *wire.Problem) {
 
 // Pulled returns a leased message as its consumer gets it, at a time by the clock that bounds its lease.
 func Pulled(m *scheduler.PulledMessage, now message.Milli) wire.Pulled {
-	p := wire.Pulled{ID: m.ID, Receipt: wire.Receipt{UID: string(m.UID), Nonce: uint64(m.Nonce), Topic: m.Topic},
-		Key: m.Key, Body: m.Body, Priority: m.Priority, Due: int64(m.Due), Attempt: m.Attempt + m.Mark.Refusals,
+	p := wire.Pulled{ID: cmp.Or(m.ID, string(m.UID)),
+		Receipt: wire.Receipt{UID: string(m.UID), Nonce: uint64(m.Nonce), Topic: m.Topic}, Key: m.Key, Body: m.Body,
+		Priority: m.Priority, Due: int64(m.Due), Attempt: m.Attempt + m.Mark.Refusals,
 		LeaseUntil: int64(m.Until), LeaseMS: int64(m.Until - now)}
-	if p.ID == "" {
-		p.ID = string(m.UID)
-	}
 	p.Headers = make([]wire.Header, len(m.Headers))
 	for i, h := range m.Headers {
 		p.Headers[i] = wire.Header(h)

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -142,19 +143,11 @@ func (to *route) fill(r *http.Request, request []byte) error {
 			inPath[strings.TrimSuffix(name, "}")] = true
 		}
 	}
-	inQuery := func(name string) bool {
-		for _, q := range to.query {
-			if q == name {
-				return true
-			}
-		}
-		return method == http.MethodGet
-	}
 	query := url.Values{}
 	var body bytes.Buffer
 	for i, name := range names {
 		switch value := values[i]; {
-		case inPath[name], inQuery(name):
+		case inPath[name], method == http.MethodGet, slices.Contains(to.query, name):
 			text, given, err := plainText(name, value)
 			switch {
 			case err != nil:

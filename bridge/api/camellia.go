@@ -1,9 +1,9 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -190,8 +190,9 @@ func (f *form) topic() string {
 // id returns the producer's name of the message.
 func (f *form) id(name string) string {
 	id := f.need(name)
-	if err := wire.CheckID(id); f.err == nil && err != nil {
-		f.refuse(name, "%s", errorDetail(err))
+	var bad *wire.Error
+	if f.err == nil && errors.As(wire.CheckID(id), &bad) {
+		f.refuse(name, "%s", bad.Detail)
 	}
 	return id
 }
@@ -239,10 +240,7 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	}
 	p.At, p.HasAt = now.Add(f.millis("delayMillis", 0, 0, wire.MaxDelay)), true
 	due := message.CeilMilli(p.At)
-	p.TTL = f.millis("ttlMillis", camelliaTTL, 0, wire.MaxDelay)
-	if p.TTL == 0 {
-		p.TTL = camelliaTTL
-	}
+	p.TTL = cmp.Or(f.millis("ttlMillis", camelliaTTL, 0, wire.MaxDelay), camelliaTTL)
 	retries := int(f.number("maxRetry", camelliaRetry, 0, wire.MaxRetries))
 	if p.Retry.Delays = make([]time.Duration, retries); retries == 0 {
 		p.Retry = wire.Retry{None: true}
@@ -488,13 +486,4 @@ func (s *Server) later(r *http.Request, wait time.Duration) {
 	case <-r.Context().Done():
 	case <-s.stopping.Done():
 	}
-}
-
-// errorDetail returns what is wrong with a field, without the field's name.
-func errorDetail(err error) string {
-	var known *wire.Error
-	if errors.As(err, &known) {
-		return known.Detail
-	}
-	return fmt.Sprint(err)
 }

@@ -144,13 +144,12 @@ func writeProgress[R any](l *lines, every time.Duration, form func(*R) any,
 	enough, ended := make(chan struct{}), make(chan struct{})
 	go func() { // until quiet
 		defer close(ended)
-		tick := time.NewTicker(every)
-		defer tick.Stop()
+		tick := time.Tick(every)
 		for {
 			select {
 			case <-enough:
 				return
-			case <-tick.C:
+			case <-tick:
 			}
 			l.hurry()
 			if err := l.value("progress", *latest.Load()); err != nil {

@@ -121,7 +121,7 @@ func (a *aside) takes(p *scheduler.Push, r arrival) bool {
 	}
 	t.held = append(t.held, s)
 	t.bytes += s.size
-	if len(t.held) > a.in.cfg.InFlight/asideHeld || int64(t.bytes) > a.in.cfg.InFlightBytes/asideHeld {
+	if len(t.held) > inFlight/asideHeld || t.bytes > inFlightBytes/asideHeld {
 		a.backLocked(t)
 	}
 	return true
@@ -140,7 +140,7 @@ func (a *aside) failed(r arrival) bool {
 		t = &sidetrack{}
 		a.by[away.Bucket] = t
 		a.some.Store(true)
-		link.Signal(a.kick)
+		scheduler.Signal(a.kick)
 	}
 	a.putLocked(t, stepping{r, away.Bucket}) // ahead of the held pushes, which are newer
 	if t.closing {
@@ -212,8 +212,7 @@ func (a *aside) put(ctx context.Context, batch []stepping) {
 // back to NATS.
 func (a *aside) serve(ctx context.Context) error {
 	var group errgroup.Group
-	tick := time.NewTicker(asideLook)
-	defer tick.Stop()
+	tick := time.Tick(asideLook)
 	for ctx.Err() == nil {
 		_ = a.look(ctx) // the next look finds what this one missed
 		for _, bucket := range a.unserved() {
@@ -223,7 +222,7 @@ func (a *aside) serve(ctx context.Context) error {
 			})
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-a.kick:
 		case <-ctx.Done():
 		}
@@ -261,7 +260,7 @@ func (a *aside) look(ctx context.Context) error {
 		if bucket := message.Bucket(n); err == nil && n >= 0 && a.subject(bucket) == subject && a.by[bucket] == nil {
 			a.by[bucket] = &sidetrack{closing: true, since: time.Now()}
 			a.some.Store(true)
-			link.Signal(a.kick)
+			scheduler.Signal(a.kick)
 		}
 	}
 	return nil

@@ -27,12 +27,12 @@ const (
 func (a *aside) drain(ctx context.Context, bucket message.Bucket) {
 	n, away := 1, trouble{}
 	if closing, _, _ := a.closing(bucket); !closing {
-		_ = link.Sleep(ctx, away.failed(time.Now()))
+		_ = scheduler.Sleep(ctx, away.failed(time.Now()))
 	}
 	for ctx.Err() == nil {
 		closing, since, quiet := a.closing(bucket)
 		if closing && !quiet { // pushes on their way soon reach the stream
-			_ = link.Sleep(ctx, 5*time.Millisecond)
+			_ = scheduler.Sleep(ctx, 5*time.Millisecond)
 			continue
 		}
 		batch, all, err := a.read(ctx, bucket, n)
@@ -51,7 +51,7 @@ func (a *aside) drain(ctx context.Context, bucket message.Bucket) {
 					Msg("pushes put aside cannot be accepted yet")
 			}
 			n = 1
-			_ = link.Sleep(ctx, away.failed(time.Now()))
+			_ = scheduler.Sleep(ctx, away.failed(time.Now()))
 		case !all:
 			away.worked()
 			n = a.more(batch, n)
@@ -59,7 +59,7 @@ func (a *aside) drain(ctx context.Context, bucket message.Bucket) {
 				a.back(bucket)
 			}
 		case len(batch) == 0 && !quiet: // the first pushes have not reached the stream yet
-			_ = link.Sleep(ctx, 5*time.Millisecond)
+			_ = scheduler.Sleep(ctx, 5*time.Millisecond)
 		case !closing:
 			away.worked()
 			a.close(bucket)

@@ -2,7 +2,6 @@ package intake
 
 import (
 	"context"
-	"errors"
 	"math"
 	"sync"
 	"time"
@@ -149,12 +148,9 @@ func (c *ClockSampler) saw(s clockSample) {
 		Msg("the clock that timestamps pushes has changed; pushes in the intake wait their whole delay from now on")
 }
 
-// NewClockSampler checks the configuration.
-func NewClockSampler(cfg ClockConfig) (*ClockSampler, error) {
-	if cfg.Conn == nil || cfg.Clock == nil || cfg.Namespace == "" {
-		return nil, errors.New("clock of nats: a connection, a clock and a namespace are needed")
-	}
-	return &ClockSampler{cfg: cfg, log: cfg.Log.With().Str("component", "clock").Logger()}, nil
+// NewClockSampler returns a ClockSampler. Every field of cfg must be set.
+func NewClockSampler(cfg ClockConfig) *ClockSampler {
+	return &ClockSampler{cfg: cfg, log: cfg.Log.With().Str("component", "clock").Logger()}
 }
 
 // Run samples every second until ctx ends. Without an intake stream, or with a server that is too old to report its
@@ -172,7 +168,7 @@ func (c *ClockSampler) Run(ctx context.Context) error {
 			}
 			said = true
 		}
-		if err := link.Sleep(ctx, sampleEvery); err != nil {
+		if err := scheduler.Sleep(ctx, sampleEvery); err != nil {
 			return err
 		}
 	}

@@ -19,11 +19,8 @@ func TestClockSampler_KeepsNATSClockAtHand(t *testing.T) {
 		bridgetest.Taking(t, intake.Config{Conn: nc, Namespace: "ns", Prefix: "delayed", Accept: nothing()})
 		log := &bridgetest.LogBuffer{}
 		clock := scheduler.NewClock(scheduler.System())
-		sampler, err := intake.NewClockSampler(
+		sampler := intake.NewClockSampler(
 			intake.ClockConfig{Conn: nc, Namespace: "ns", Clock: clock, Log: log.Logger()})
-		if err != nil {
-			t.Fatal(err)
-		}
 		bridgetest.RunFor(t, sampler.Run)
 		lab.Eventually(t, 10*time.Second, func() error {
 			at, ok := clock.Of(intake.ClockSource)

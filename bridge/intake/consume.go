@@ -38,7 +38,7 @@ func (in *Intake) consume(ctx context.Context) error {
 	}
 	handling, stop := context.WithCancel(ctx)
 	defer stop()
-	var left leftovers
+	left := link.NewQueue[string](1) // the reply subjects of pushes that arrived and were not handled
 	alive := link.NewPulse(in.cfg.AckWait)
 	status := in.nc.StatusChanged(nats.CONNECTED)
 	defer in.nc.RemoveStatusListener(status)
@@ -49,7 +49,7 @@ func (in *Intake) consume(ctx context.Context) error {
 		handle: func(msg *nats.Msg, place link.Place) {
 			if !in.handle(handling, msg, place, alive) {
 				in.working.remove(1, func(int) string { return msg.Reply })
-				left.add(msg.Reply)
+				left.Put(msg.Reply)
 			}
 		},
 	}
@@ -61,15 +61,14 @@ func (in *Intake) consume(ctx context.Context) error {
 	watching.Go(func() { outrun <- in.watch(handling) })
 	defer func() {
 		stop()
-		in.letGo(c, pull, &left)
+		in.letGo(c, pull, left)
 		watching.Wait()
 	}()
-	tick := time.NewTicker(link.PulseEvery)
-	defer tick.Stop()
+	tick := time.Tick(link.PulseEvery)
 	heard, silent := uint64(0), 0
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 			if !alive.Beat() {
 				return fmt.Errorf("consume stream %s: this process stood still for more than %s: another "+
 					"instance may have the pushes that it fetched", in.stream, in.cfg.AckWait)
@@ -94,39 +93,17 @@ func (in *Intake) consume(ctx context.Context) error {
 	}
 }
 
-// leftovers are the reply subjects of pushes that arrived and were not handled.
-type leftovers struct {
-	mu      sync.Mutex
-	replies []string
-}
-
-func (l *leftovers) add(reply string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.replies = append(l.replies, reply)
-}
-
-func (l *leftovers) take() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	taken := l.replies
-	l.replies = nil
-	return taken
-}
-
 // letGo ends consuming. NATS has sent more pushes than were handled. letGo returns them, so that another instance gets
 // them at once, and not only after AckWait. It returns them only once NATS sends no more,
 // or they would be delivered here again. On a lost link nothing can be returned.
-func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *leftovers) {
+func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *link.Queue[string]) {
 	pull.stop() // pushes that have arrived still go through the handler
-	late := time.NewTimer(drainLimit)
-	defer late.Stop()
 	select {
 	case <-pull.closed: // no handler runs any more
-	case <-late.C:
+	case <-time.After(drainLimit):
 		in.log.Warn().Msg("nats did not answer while the intake was closed; some pushes come again later")
 	}
-	replies := left.take()
+	replies := left.Take()
 	if len(replies) == 0 || !in.nc.IsConnected() {
 		return
 	}
@@ -147,7 +124,7 @@ func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *leftovers) {
 // and then requests no more from NATS. It returns false if ctx ended first or this process was stopped for a while: the
 // push must then be returned to NATS.
 func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place link.Place, alive *link.Pulse) bool {
-	if pause := in.trouble.wait(time.Now()); ctx.Err() != nil || pause > 0 && link.Sleep(ctx, pause) != nil {
+	if pause := in.trouble.wait(time.Now()); ctx.Err() != nil || pause > 0 && scheduler.Sleep(ctx, pause) != nil {
 		return false
 	}
 	c := arrival{msg: msg, place: place, size: len(msg.Data) + messageWeight}

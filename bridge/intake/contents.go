@@ -230,7 +230,7 @@ func (p *passing) next(ctx context.Context, number uint64) (backlog, uint64, err
 		return p.seen, p.number, nil
 	}
 	if pause := passPace - time.Since(p.at); !p.at.IsZero() && pause > 0 {
-		if err := link.Sleep(ctx, pause); err != nil {
+		if err := scheduler.Sleep(ctx, pause); err != nil {
 			return backlog{}, 0, err
 		}
 	}

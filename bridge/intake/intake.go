@@ -56,10 +56,6 @@ type Config struct {
 	RejectsPerSubject int64
 	// SizeLimit bounds body and headers of a push, in addition to the server's max_payload. 0 is no additional limit.
 	SizeLimit int
-	// InFlight and InFlightBytes bound the pushes that this instance has received and not acknowledged. Defaults 10,000
-	// and 64 MiB.
-	InFlight      int
-	InFlightBytes int64
 	// AckWait is how long NATS waits for an acknowledgement, or for word that a push is worked on, before it delivers the
 	// push to another instance. Default 2.5 s.
 	AckWait time.Duration
@@ -96,9 +92,10 @@ type Intake struct {
 var ErrRefused = errors.New("the intake cannot be set up")
 
 const (
-	consumerName       = "tarry"
-	defaultInFlight    = 10_000
-	defaultFlightBytes = 64 << 20
+	consumerName = "tarry"
+	// inFlight and inFlightBytes bound the pushes that this instance has received and not acknowledged.
+	inFlight           = 10_000
+	inFlightBytes      = 64 << 20
 	defaultAckWait     = 2500 * time.Millisecond
 	defaultRejectBytes = 64 << 20
 	defaultRejects     = 1000   // of one subject
@@ -117,15 +114,11 @@ func New(cfg Config) (*Intake, error) {
 	}
 	cfg.Replicas = max(cfg.Replicas, 1)
 	for value, fallback := range map[*int64]int64{
-		&cfg.RejectBytes: defaultRejectBytes, &cfg.RejectsPerSubject: defaultRejects,
-		&cfg.InFlightBytes: defaultFlightBytes, &cfg.MaxBytes: -1,
+		&cfg.RejectBytes: defaultRejectBytes, &cfg.RejectsPerSubject: defaultRejects, &cfg.MaxBytes: -1,
 	} {
 		if *value <= 0 {
 			*value = fallback
 		}
-	}
-	if cfg.InFlight <= 0 {
-		cfg.InFlight = defaultInFlight
 	}
 	if cfg.AckWait <= 0 {
 		cfg.AckWait = defaultAckWait
@@ -140,7 +133,7 @@ func New(cfg Config) (*Intake, error) {
 	in := &Intake{
 		Contents: cfg.Contents, cfg: cfg, js: js, log: cfg.Log.With().Str("component", "intake").Logger(),
 		metrics: newIntakeMetrics(cfg.Registerer),
-		room:    link.NewRoom(cfg.InFlight, cfg.InFlightBytes), ackPending: maxAckPending,
+		room:    link.NewRoom(inFlight, inFlightBytes), ackPending: maxAckPending,
 	}
 	in.acks, in.refused, in.said = link.NewQueue[ack](1), link.NewQueue[arrival](rejectWorkers), rejectLog{log: in.log}
 	dropping := rejectLog{log: in.log}
@@ -218,7 +211,7 @@ func (in *Intake) serve(ctx context.Context) error {
 				in.log.Warn().Err(err).Msg("the intake cannot be opened yet, retrying")
 			}
 		}
-		if err := link.Sleep(ctx, pause); err != nil {
+		if err := scheduler.Sleep(ctx, pause); err != nil {
 			return err
 		}
 	}

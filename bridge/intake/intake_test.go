@@ -424,10 +424,7 @@ func TestIntake_CountsADelayFromWhenTheStreamStoredThePush(t *testing.T) {
 	bridgetest.Publish(t, nc, "stored."+ns+".a", "x", "Tarry-Delay", "1h", "Tarry-Id", "a")
 	<-time.After(300 * time.Millisecond)
 	clock := scheduler.NewClock(scheduler.System())
-	stamps, err := intake.NewClockSampler(intake.ClockConfig{Conn: nc, Namespace: ns, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	stamps := intake.NewClockSampler(intake.ClockConfig{Conn: nc, Namespace: ns, Clock: clock})
 	bridgetest.Taking(t, intake.Config{Conn: nc, Namespace: ns, Prefix: "stored." + ns,
 		Accept: bridgetest.SchedulingBy(t, nc, timeline, clock, nil), Clock: clock, Stamps: stamps})
 	info := bridgetest.MustFind(t, timeline, scheduler.Ref{ID: "a"})

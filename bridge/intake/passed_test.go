@@ -22,7 +22,7 @@ type fakeStream struct {
 }
 
 func (f *fakeStream) look(ctx context.Context) (backlog, error) {
-	if err := link.Sleep(ctx, time.Millisecond); err != nil { // of the bubble
+	if err := scheduler.Sleep(ctx, time.Millisecond); err != nil { // of the bubble
 		return backlog{}, err
 	}
 	f.mu.Lock()
@@ -75,7 +75,7 @@ func TestPassing_TakesALookBegunAfterTheCall(t *testing.T) {
 			case <-seen:
 			default:
 				close(seen)
-				err = errors.Join(err, link.Sleep(ctx, 10*time.Millisecond)) // of the bubble: the answer is on its way
+				err = errors.Join(err, scheduler.Sleep(ctx, 10*time.Millisecond)) // of the bubble: the answer is on its way
 			}
 			return held, err
 		})

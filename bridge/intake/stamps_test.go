@@ -94,11 +94,8 @@ func TestIntake_TrustsNoStampFromBeforeAClockWasSet(t *testing.T) {
 				t.Fatal(err)
 			}
 			_ = clocks.Flush()
-			stamps, err := intake.NewClockSampler(
+			stamps := intake.NewClockSampler(
 				intake.ClockConfig{Conn: clocks, Namespace: ns, Clock: clock, Log: bridgetest.Logger(t)})
-			if err != nil {
-				t.Fatal(err)
-			}
 			bridgetest.RunFor(t, stamps.Run)
 			says.set(t, func(*stampServer) {})
 			to := &bridgetest.Taken{Pushes: make(chan *scheduler.Push, 10)}

@@ -10,6 +10,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 const (
@@ -36,8 +37,7 @@ var errOutrun = errors.New("the consumer was ahead of the stream and is recreate
 func (in *Intake) watch(ctx context.Context) error {
 	status := in.nc.StatusChanged(nats.CONNECTED)
 	defer in.nc.RemoveStatusListener(status)
-	tick := time.NewTicker(watchEvery)
-	defer tick.Stop()
+	tick := time.Tick(watchEvery)
 	for {
 		why, err := Outrun(ctx, in.nc, in.cfg.Namespace)
 		if why != "" {
@@ -49,7 +49,7 @@ func (in *Intake) watch(ctx context.Context) error {
 			in.log.Debug().Err(err).Msg("the state of the intake's consumer is not known")
 		}
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-status:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -70,7 +70,7 @@ func Outrun(ctx context.Context, nc *nats.Conn, namespace string) (string, error
 	first := uint64(0)
 	for looks := range removeLate {
 		if looks > 0 {
-			if err := link.Sleep(ctx, removeLook); err != nil {
+			if err := scheduler.Sleep(ctx, removeLook); err != nil {
 				return "", err
 			}
 		}

@@ -1,6 +1,7 @@
 package link
 
 import (
+	"cmp"
 	"fmt"
 	"hash/crc32"
 	"strconv"
@@ -71,25 +72,17 @@ func ParsePlace(reply string) (s Place, ok bool) {
 
 // PlaceOfID reads the push's place in the intake from the id of its reject.
 func PlaceOfID(id string) (Place, bool) {
-	rest, text, ok := cutLast(id, "-")
-	if !ok {
+	parts := strings.Split(id, "-")
+	n := len(parts)
+	if n < 3 {
 		return Place{}, false
 	}
-	_, nanos, ok := cutLast(rest, "-")
-	sequence, err := strconv.ParseUint(text, 10, 64)
-	ns, err2 := strconv.ParseInt(nanos, 10, 64)
-	if !ok || err != nil || err2 != nil {
+	sequence, err := strconv.ParseUint(parts[n-1], 10, 64)
+	ns, err2 := strconv.ParseInt(parts[n-2], 10, 64)
+	if err != nil || err2 != nil {
 		return Place{}, false
 	}
 	return Place{Sequence: sequence, At: time.Unix(0, ns)}, true
-}
-
-func cutLast(s, sep string) (before, after string, found bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }
 
 // PlaceID returns the id under which a reject is stored. A push that is redelivered, because its acknowledgement was
@@ -119,13 +112,7 @@ func partition(topic string, n int) string { return topic + "." + strconv.Itoa(n
 // or else the name, or else the uid, so messages with the same key or name stay in order. Consumers can compute the
 // partition too: it is the CRC-32 (IEEE) of that text modulo the number of partitions.
 func PartitionOf(m *message.Message, partitions int) string {
-	by := m.Key
-	if by == "" {
-		by = m.ID
-	}
-	if by == "" {
-		by = string(m.UID)
-	}
+	by := cmp.Or(m.Key, m.ID, string(m.UID))
 	return partition(m.Topic, int(crc32.ChecksumIEEE([]byte(by))%uint32(partitions)))
 }
 

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // Queue hands its entries to its own goroutines: a goroutine that has the outcome of a push or of a request must not
@@ -28,15 +30,7 @@ func (q *Queue[T]) Put(entry T) {
 	q.mu.Lock()
 	q.waiting = append(q.waiting, entry)
 	q.mu.Unlock()
-	Signal(q.wake)
-}
-
-// Signal sends on a buffered channel unless the buffer is full.
-func Signal(to chan struct{}) {
-	select {
-	case to <- struct{}{}:
-	default:
-	}
+	scheduler.Signal(q.wake)
 }
 
 // Run passes entries to do in their order, up to the given number at once, until ctx ends. do may use the slice until
@@ -61,9 +55,12 @@ func (q *Queue[T]) Run(ctx context.Context, most int, do func([]T)) {
 // connection. NATS redelivers, or a client requests again, what a lost connection drops.
 func (q *Queue[T]) Publish(ctx context.Context, nc *nats.Conn, do func([]T)) {
 	q.Run(ctx, math.MaxInt, do)
-	do(q.take(math.MaxInt, nil))
+	do(q.Take())
 	_ = nc.FlushTimeout(time.Second)
 }
+
+// Take takes all entries.
+func (q *Queue[T]) Take() []T { return q.take(math.MaxInt, nil) }
 
 // take takes the first entries, up to the given number. If it takes all, the queue continues in the memory of spare.
 func (q *Queue[T]) take(most int, spare []T) []T {
@@ -151,18 +148,6 @@ func (r *Room) until(ctx context.Context, fits func() bool) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-	}
-}
-
-// Sleep waits for d or until ctx ends.
-func Sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
 	}
 }
 

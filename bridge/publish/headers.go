@@ -1,6 +1,7 @@
 package publish
 
 import (
+	"cmp"
 	"slices"
 	"strconv"
 
@@ -49,10 +50,7 @@ const defaultNamespace = "default"
 // schedule in the headers. If the message's own headers have a Tarry-Subject, that one is kept: a copy of an ended
 // message names that message's topic.
 func (w *headerWriter) write(m *message.Message, subject string, retry *message.Retry) nats.Header {
-	w.own[ownID] = m.ID
-	if m.ID == "" {
-		w.own[ownID] = string(m.UID)
-	}
+	w.own[ownID] = cmp.Or(m.ID, string(m.UID))
 	w.due = strconv.AppendInt(w.due[:0], int64(m.Due), 10)
 	if string(w.due) != w.own[ownDue] { // many messages are due at the same instant
 		w.own[ownDue] = string(w.due)

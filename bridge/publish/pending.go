@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -109,7 +108,7 @@ func (p *pendings) add(e entry, now time.Time) (token, bool) {
 
 func (p *pendings) kickLocked() {
 	p.idle = false
-	link.Signal(p.kick)
+	scheduler.Signal(p.kick)
 }
 
 // take takes an entry out; it returns false when the entry is gone already.

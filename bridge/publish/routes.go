@@ -104,10 +104,7 @@ func (n *filterNode) match(subject string) *route {
 	if n.rest != nil {
 		return n.rest
 	}
-	token, after, more := subject, "", false
-	if i := strings.IndexByte(subject, '.'); i >= 0 {
-		token, after, more = subject[:i], subject[i+1:], true
-	}
+	token, after, more := strings.Cut(subject, ".")
 	for _, next := range [...]*filterNode{n.literal[token], n.star} {
 		if next == nil {
 			continue

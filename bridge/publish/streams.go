@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // listPause is the minimum time between two readings, however many are requested.
@@ -19,7 +20,7 @@ const (
 
 // wish requests a new reading of the streams. It never blocks.
 func (p *Publisher) wish() {
-	link.Signal(p.refresh)
+	scheduler.Signal(p.refresh)
 }
 
 // readStreams reads the streams at the start, every few seconds, and on every request, until ctx ends.
@@ -37,7 +38,7 @@ func (p *Publisher) readStreams(ctx context.Context) error {
 			}
 			timer.Reset(next)
 		}
-		if err := link.Sleep(ctx, listPause); err != nil {
+		if err := scheduler.Sleep(ctx, listPause); err != nil {
 			return err
 		}
 		select {

@@ -36,12 +36,9 @@ type Rejects struct {
 // rejectsScan is the maximum number of rejects examined for one page.
 const rejectsScan = 2000
 
-// New checks the configuration.
-func New(cfg Config) (*Rejects, error) {
-	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Prefix == "" {
-		return nil, errors.New("rejects: a connection, a namespace and a prefix are needed")
-	}
-	return &Rejects{cfg: cfg, stream: link.RejectsName(cfg.Namespace), subject: link.RejectsSubject(cfg.Namespace)}, nil
+// New returns a Rejects. Every field of cfg must be set.
+func New(cfg Config) *Rejects {
+	return &Rejects{cfg: cfg, stream: link.RejectsName(cfg.Namespace), subject: link.RejectsSubject(cfg.Namespace)}
 }
 
 // List returns rejects in the order of their sequence, without headers and bodies, and the sequence at which the next

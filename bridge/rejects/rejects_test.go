@@ -24,10 +24,7 @@ import (
 
 func readingRejects(t testing.TB, nc *nats.Conn, ns string) *rejects.Rejects {
 	t.Helper()
-	r, err := rejects.New(rejects.Config{Conn: nc, Namespace: ns, Prefix: "later." + ns})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := rejects.New(rejects.Config{Conn: nc, Namespace: ns, Prefix: "later." + ns})
 	return r
 }
 

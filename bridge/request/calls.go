@@ -38,7 +38,7 @@ func (s *Service) endpoints() map[string]nats.MsgHandler {
 	} {
 		all[name] = s.steer(s.steering, one, briefly)
 	}
-	maps.Copy(all, s.further(s.cfg.Changes, s.operating, long))
+	maps.Copy(all, s.further(s.cfg.Changes, s.steering, long))
 	return all
 }
 

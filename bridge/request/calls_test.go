@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -16,6 +17,42 @@ import (
 	"github.com/tarry-mq/tarry/bridge/request"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
+
+func TestService_TakesManyChangesAtOnce(t *testing.T) {
+	t.Parallel()
+	server := lab.SharedNATS(t)
+	nc, timeline := bridgetest.Connect(t, server.URL()), bridgetest.NewTimeline(t)
+	const n = 100
+	var under atomic.Int32
+	all := make(chan struct{})
+	meet := func(ctx context.Context, _ []byte) (int, []byte) {
+		if under.Add(1) == n {
+			close(all)
+		}
+		select {
+		case <-all:
+		case <-ctx.Done():
+		}
+		return http.StatusOK, []byte("{}")
+	}
+	serving(t, request.ServiceConfig{Conn: nc, Namespace: "many", Scheduler: bridgetest.Scheduling(t, nc, timeline),
+		Changes: map[string]request.Call{"dead_requeue": meet}})
+	inbox, err := nc.SubscribeSync(nats.NewInbox())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range n {
+		if err := nc.PublishRequest("tarry.many.api.dead_requeue", inbox.Subject, []byte(`{"id":"a"}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range n {
+		m, err := inbox.NextMsg(10 * time.Second)
+		if err != nil || m.Header.Get(micro.ErrorHeader) != "" {
+			t.Fatalf("got %v %v, want an answer to each of %d", m, err, n)
+		}
+	}
+}
 
 func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 	t.Parallel()

@@ -61,11 +61,10 @@ func (d *door) open() error {
 
 // serve answers until ctx ends. After a standstill it begins anew.
 func (d *door) serve(ctx context.Context) error {
-	tick := time.NewTicker(link.PulseEvery)
-	defer tick.Stop()
+	tick := time.Tick(link.PulseEvery)
 	for {
 		select {
-		case <-tick.C:
+		case <-tick:
 			if d.alive.Beat() {
 				continue
 			}

@@ -41,12 +41,9 @@ type resignWish struct {
 	Reason   string `json:"reason"`
 }
 
-// NewResign checks the configuration.
-func NewResign(cfg ResignConfig) (*Resign, error) {
-	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Instance == "" {
-		return nil, errors.New("resign: a connection, a namespace and an instance are needed")
-	}
-	return &Resign{cfg: cfg, subject: "tarry." + cfg.Namespace + ".resign"}, nil
+// NewResign returns a Resign. Every field of cfg must be set.
+func NewResign(cfg ResignConfig) *Resign {
+	return &Resign{cfg: cfg, subject: "tarry." + cfg.Namespace + ".resign"}
 }
 
 // Run answers the requests that name this instance until ctx ends. do makes this instance resign, if it leads and
@@ -137,12 +134,9 @@ type Pauses struct {
 // ErrNotRead reports that no leader has confirmed reading the pauses.
 var ErrNotRead = errors.New("no leader has read the pauses")
 
-// NewPauses checks the configuration.
-func NewPauses(cfg PausesConfig) (*Pauses, error) {
-	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Read == nil {
-		return nil, errors.New("pauses: a connection, a namespace and a Read function are needed")
-	}
-	return &Pauses{cfg: cfg, subject: "tarry." + cfg.Namespace + ".pauses"}, nil
+// NewPauses returns a Pauses. Every field of cfg must be set.
+func NewPauses(cfg PausesConfig) *Pauses {
+	return &Pauses{cfg: cfg, subject: "tarry." + cfg.Namespace + ".pauses"}
 }
 
 // Run answers requests while this instance leads, until ctx ends.

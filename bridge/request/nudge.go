@@ -3,7 +3,6 @@ package request
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"sync"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -43,13 +43,10 @@ type Nudge struct {
 // maxTopics bounds the topics that wait to be announced. Beyond it all polls are told to look.
 const maxTopics = 4096
 
-// NewNudge checks the configuration.
-func NewNudge(cfg NudgeConfig) (*Nudge, error) {
-	if cfg.Conn == nil || cfg.Namespace == "" || cfg.Heard == nil || cfg.HeardTopic == nil {
-		return nil, errors.New("nudge: a connection, a namespace and two functions that hear are needed")
-	}
+// NewNudge returns a Nudge. Every field of cfg must be set.
+func NewNudge(cfg NudgeConfig) *Nudge {
 	return &Nudge{cfg: cfg, subject: "tarry." + cfg.Namespace + ".nudge", wake: make(chan struct{}, 1),
-		waiting: map[message.Bucket]message.Milli{}, topics: map[string]message.Milli{}}, nil
+		waiting: map[message.Bucket]message.Milli{}, topics: map[string]message.Milli{}}
 }
 
 // Announce announces that a bucket's head is now due earlier. It never blocks. Of several waiting announcements of one
@@ -60,7 +57,7 @@ func (n *Nudge) Announce(bucket message.Bucket, due message.Milli) {
 		n.waiting[bucket] = due
 	}
 	n.mu.Unlock()
-	link.Signal(n.wake)
+	scheduler.Signal(n.wake)
 }
 
 // AnnounceTopic announces that a message of a topic is now due earlier, or that any may be if the topic is empty. It
@@ -75,7 +72,7 @@ func (n *Nudge) AnnounceTopic(topic string, due message.Milli) {
 		n.topics[topic] = due
 	}
 	n.mu.Unlock()
-	link.Signal(n.wake)
+	scheduler.Signal(n.wake)
 }
 
 // Run sends and receives announcements until ctx ends.

@@ -24,8 +24,7 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 	topics := [2]map[string]message.Milli{{}, {}}
 	var nudges [2]*request.Nudge
 	for i := range nudges {
-		var err error
-		nudges[i], err = request.NewNudge(
+		nudges[i] = request.NewNudge(
 			request.NudgeConfig{Conn: bridgetest.Connect(t, url), Namespace: ns,
 				Heard: func(bucket message.Bucket, due message.Milli) {
 					mu.Lock()
@@ -37,9 +36,6 @@ func TestNudge_ReachesEveryInstanceAndKeepsTheEarliest(t *testing.T) {
 					defer mu.Unlock()
 					topics[i][topic] = due
 				}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		bridgetest.RunFor(t, nudges[i].Run)
 	}
 	// Somebody else's text on the subject changes nothing.

@@ -22,7 +22,7 @@ func TestPauses_AreReadByTheLeaderAlone(t *testing.T) {
 	var reads [2]atomic.Int32
 	var failure atomic.Pointer[error]
 	instance := func(n int32) *request.Pauses {
-		p, err := request.NewPauses(request.PausesConfig{Conn: bridgetest.Connect(t, url), Namespace: ns,
+		p := request.NewPauses(request.PausesConfig{Conn: bridgetest.Connect(t, url), Namespace: ns,
 			Log: bridgetest.Logger(t),
 			Read: func(context.Context) (bool, error) {
 				if leader.Load() != n {
@@ -34,9 +34,6 @@ func TestPauses_AreReadByTheLeaderAlone(t *testing.T) {
 				}
 				return true, nil
 			}})
-		if err != nil {
-			t.Fatal(err)
-		}
 		bridgetest.RunFor(t, p.Run)
 		return p
 	}

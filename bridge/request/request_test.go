@@ -28,19 +28,13 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 		serving(t, request.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: bridgetest.Scheduling(t, nc,
 			bridgetest.NewTimeline(t)),
 			Admin: map[string]request.Call{"restore": call}})
-		resign, err := request.NewResign(request.ResignConfig{Conn: nc, Namespace: "ns", Instance: "a",
+		resign := request.NewResign(request.ResignConfig{Conn: nc, Namespace: "ns", Instance: "a",
 			Log: bridgetest.Logger(t)})
-		if err != nil {
-			t.Fatal(err)
-		}
 		bridgetest.RunFor(t, func(ctx context.Context) error {
 			return resign.Run(ctx, func(context.Context, string) error { called <- "resigned"; return nil })
 		})
-		pauses, err := request.NewPauses(request.PausesConfig{Conn: nc, Namespace: "ns", Log: bridgetest.Logger(t),
+		pauses := request.NewPauses(request.PausesConfig{Conn: nc, Namespace: "ns", Log: bridgetest.Logger(t),
 			Read: func(context.Context) (bool, error) { called <- "read"; return true, nil }})
-		if err != nil {
-			t.Fatal(err)
-		}
 		bridgetest.RunFor(t, pauses.Run)
 		lab.Eventually(t, 10*time.Second, func() error { return resign.Ask(t.Context(), "a", "") })
 		lab.Eventually(t, 10*time.Second, func() error { return pauses.Ask(t.Context()) })

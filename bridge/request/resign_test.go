@@ -19,11 +19,8 @@ func TestResign_ReachesTheInstanceThatIsNamed(t *testing.T) {
 	url, ns := lab.SharedNATS(t).URL(), bridgetest.NewNamespace()
 	asked := make(chan string, 10)
 	instance := func(name string, err error) *request.Resign {
-		r, newErr := request.NewResign(
+		r := request.NewResign(
 			request.ResignConfig{Conn: bridgetest.Connect(t, url), Namespace: ns, Instance: name, Log: bridgetest.Logger(t)})
-		if newErr != nil {
-			t.Fatal(newErr)
-		}
 		bridgetest.RunFor(t, func(ctx context.Context) error {
 			return r.Run(ctx, func(_ context.Context, reason string) error { asked <- name + ": " + reason; return err })
 		})

@@ -86,8 +86,8 @@ type Service struct {
 	log  zerolog.Logger
 	out  *link.Queue[reaction]
 	room *link.Room // requests under way, until they are answered
-	// These bound the goroutines of requests about one message, of reads, and of operations on many and operators'
-	// requests; each also holds room, so Run waits for them all.
+	// These bound the goroutines of producers' requests, of reads and of operators' requests; each also holds room, so
+	// Run waits for them all. The API itself bounds how many operations on many messages run at a time.
 	steering, looking, operating *link.Room
 	ctx                          atomic.Pointer[serving]
 }
@@ -103,7 +103,7 @@ const (
 	requestTimeout = 5 * time.Second
 	resultSize     = 1024 // what one result of a batch may take in the answer
 	manyTimeout    = 10 * time.Minute
-	// requests about one message in progress at once; those that wait for the intake have room of their own
+	// producers' requests in progress at once; those that wait for the intake have room of their own
 	steeringAtOnce  = 256 + link.PassRoom
 	answerHeadRoom  = 1024
 	headerErrorCode = micro.ErrorCodeHeader

@@ -37,17 +37,11 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 	if err != nil {
 		t.Fatal(err)
 	}
-	nudge, err := request.NewNudge(
+	nudge := request.NewNudge(
 		request.NudgeConfig{Conn: nc, Namespace: ns, Heard: func(bucket message.Bucket, due message.Milli) {
 			leader.Nudge(bucket, due)
 		}, HeardTopic: func(string, message.Milli) {}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sampler, err := intake.NewClockSampler(intake.ClockConfig{Conn: nc, Namespace: ns, Clock: clock})
-	if err != nil {
-		t.Fatal(err)
-	}
+	sampler := intake.NewClockSampler(intake.ClockConfig{Conn: nc, Namespace: ns, Clock: clock})
 	s, err := scheduler.New(scheduler.Config{
 		Timeline: timeline, IDs: scheduler.NewIDs(bridgetest.Slot(1), time.Now), Clock: clock,
 		Announce: nudge.Announce,

@@ -225,10 +225,8 @@ func (c *Client) subject(verb string) string { return "tarry." + c.namespace + "
 
 // pause waits before a repetition, as long as JetStream does. It reports whether there is time left.
 func pause(ctx context.Context) bool {
-	t := time.NewTimer(250 * time.Millisecond)
-	defer t.Stop()
 	select {
-	case <-t.C:
+	case <-time.After(250 * time.Millisecond):
 		return true
 	case <-ctx.Done():
 		return false

@@ -425,12 +425,10 @@ func (c *consumer) finish(ctx context.Context) {
 		defer close(over)
 		c.work.Wait()
 	}()
-	timer := time.NewTimer(c.drain)
-	defer timer.Stop()
 	select {
 	case <-over:
 		return
-	case <-timer.C:
+	case <-time.After(c.drain):
 	}
 	c.mu.Lock()
 	var left []*held

@@ -2,6 +2,7 @@ package tarry
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
@@ -214,11 +215,7 @@ func (p *Puller) send(ctx context.Context, path string, body []byte, into any) e
 	if p.Token != "" {
 		r.Header.Set("Authorization", "Bearer "+p.Token)
 	}
-	client := p.Client
-	if client == nil {
-		client = http.DefaultClient
-	}
-	answer, err := client.Do(r)
+	answer, err := cmp.Or(p.Client, http.DefaultClient).Do(r)
 	if err != nil {
 		return fmt.Errorf("tarry: %w", err)
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strconv"
 	"sync"
 	"time"
 
@@ -188,23 +187,12 @@ type pushRequest struct {
 }
 
 func newPushRequest(out *outgoing) pushRequest {
-	p := out.push
+	p, tag := out.push, out.msg.Header.Get // Encode has written the tags as text
 	r := pushRequest{
 		Topic: p.Topic, Body: out.msg.Data, Delay: p.DelayText, ID: p.ID, Key: p.Key, UID: p.UID,
 		OnDuplicate: p.OnDuplicate, Deliver: p.Deliver, Priority: p.Priority, Attempt: p.Attempt,
-		Retry: p.Retry.String(), Reason: p.Reason,
-	}
-	if p.HasAt {
-		r.At = wire.FormatAt(p.At)
-	}
-	if p.TTL > 0 {
-		r.TTL = strconv.FormatInt(p.TTL.Milliseconds(), 10)
-	}
-	if p.Lease > 0 {
-		r.Lease = strconv.FormatInt(p.Lease.Milliseconds(), 10)
-	}
-	if p.MaxWait > 0 {
-		r.MaxWait = strconv.FormatInt(p.MaxWait.Milliseconds(), 10)
+		Retry: p.Retry.String(), Reason: p.Reason, At: tag(wire.HeaderAt), TTL: tag(wire.HeaderTTL),
+		Lease: tag(wire.HeaderLease), MaxWait: tag(wire.HeaderMaxWait),
 	}
 	for _, h := range p.Headers {
 		if r.Headers == nil {

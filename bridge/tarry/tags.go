@@ -120,22 +120,15 @@ func tag(name, value string) TagOption {
 func tagged(h nats.Header) bool {
 	misspelt, waits := false, false
 	for name, values := range h {
-		switch len(name) {
-		case len(HeaderDelay):
-			if strings.EqualFold(name, HeaderDelay) && len(values) > 0 {
-				return true
-			}
-		case len(HeaderAt):
-			if strings.EqualFold(name, HeaderAt) && len(values) > 0 {
-				return true
-			}
-		case len(headerSchedule):
-			if strings.EqualFold(name, headerSchedule) && len(values) > 0 {
-				return true
-			}
+		if len(values) == 0 {
+			continue
 		}
-		misspelt = misspelt || len(values) > 0 && wire.IsMisspelt(name)
-		waits = waits || len(values) > 0 && wantsDue(name)
+		if strings.EqualFold(name, HeaderDelay) || strings.EqualFold(name, HeaderAt) ||
+			strings.EqualFold(name, headerSchedule) {
+			return true
+		}
+		misspelt = misspelt || wire.IsMisspelt(name)
+		waits = waits || wantsDue(name)
 	}
 	// A message that tarry delivered is passed on unchanged, and a consumer's retry waits according to its schedule.
 	return (misspelt || waits && !has(h, HeaderAttempt)) && !has(h, HeaderDue)

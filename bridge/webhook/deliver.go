@@ -187,10 +187,7 @@ func (s *Service) settle(ctx context.Context, g group, v verdict) {
 				Msg("a webhook could not settle all that it posted; it may be posted again")
 			return
 		}
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-		}
+		_ = scheduler.Sleep(ctx, pause)
 	}
 }
 

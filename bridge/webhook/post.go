@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -173,10 +174,7 @@ func describe(h http.Header, m *scheduler.PulledMessage) {
 			h[name] = values
 		}
 	}
-	id := m.ID
-	if id == "" {
-		id = string(m.UID)
-	}
+	id := cmp.Or(m.ID, string(m.UID))
 	for name, value := range map[string]string{wire.HeaderSubject: m.Topic, wire.HeaderID: id, wire.HeaderKey: m.Key,
 		wire.HeaderDue:     strconv.FormatInt(int64(m.Due), 10),
 		wire.HeaderAttempt: strconv.FormatUint(uint64(m.Attempt+m.Mark.Refusals), 10)} {

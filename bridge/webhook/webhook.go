@@ -123,10 +123,7 @@ func (s *Service) of(topic string) *target {
 func (s *Service) Heard(topic string, due message.Milli) {
 	switch {
 	case topic == "":
-		select {
-		case s.look <- struct{}{}:
-		default:
-		}
+		scheduler.Signal(s.look)
 	case s.of(topic) != nil && due.Time().Before(s.cfg.Clock.Now().Add(soon)):
 		select {
 		case s.heard <- topic:
@@ -179,13 +176,12 @@ func (s *Service) Run(ctx context.Context) error {
 // list tells the topics that have something due soon, from time to time, until ctx ends. A store that answers slowly
 // holds up nothing else.
 func (s *Service) list(ctx context.Context) {
-	tick := time.NewTicker(lookEvery)
-	defer tick.Stop()
+	tick := time.Tick(lookEvery)
 	for ctx.Err() == nil {
 		select {
 		case <-ctx.Done():
 		case <-s.look:
-		case <-tick.C:
+		case <-tick:
 		}
 		if len(*s.targets.Load()) == 0 || ctx.Err() != nil {
 			continue
@@ -233,10 +229,7 @@ func (s *Service) consume(ctx, posting context.Context, topic string) {
 		}
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Debug().Err(err).Str("topic", topic).Msg("a webhook could not pull")
-			select {
-			case <-time.After(pullRest):
-			case <-ctx.Done():
-			}
+			_ = scheduler.Sleep(ctx, pullRest)
 		}
 	}
 }

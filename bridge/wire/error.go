@@ -41,6 +41,11 @@ type Error struct {
 // Error returns the field's name followed by the detail.
 func (e *Error) Error() string { return e.Field + " " + e.Detail }
 
+// invalid refuses a field whose word is derived from its name.
+func invalid(field, problem string) *Error {
+	return &Error{Word: "invalid_" + field, Field: field, Detail: problem}
+}
+
 // under replaces the JSON field of an error with the name that the producer wrote, such as the header of a tagged
 // message.
 func under(field string, err error) error {

@@ -5,37 +5,11 @@ import (
 	"strings"
 )
 
-// MatchFilter reports whether a stream with this subject filter stores messages on the literal subject. It matches as
-// NATS does: "*" is one token, a final ">" one or more. It allocates nothing, because the cached filters of all streams
-// are tried for every message that leaves.
-func MatchFilter(filter, subject string) bool {
-	if subject == "" {
-		return false
-	}
-	for {
-		f, restF, moreF := token(filter)
-		if f == ">" && !moreF {
-			return true // the caller checks that the subject has a token left
-		}
-		s, restS, moreS := token(subject)
-		if f != "*" && f != s {
-			return false
-		}
-		if s == "" {
-			return false
-		}
-		if !moreF || !moreS {
-			return moreF == moreS
-		}
-		filter, subject = restF, restS
-	}
-}
-
 // Covers reports whether a filter matches every subject that another filter, or a literal subject, matches.
 func Covers(filter, part string) bool {
 	for {
-		f, restF, moreF := token(filter)
-		p, restP, moreP := token(part)
+		f, restF, moreF := strings.Cut(filter, ".")
+		p, restP, moreP := strings.Cut(part, ".")
 		switch {
 		case f == ">" && !moreF:
 			return true
@@ -51,8 +25,8 @@ func Covers(filter, part string) bool {
 // Overlap reports whether some subject matches both filters.
 func Overlap(a, b string) bool {
 	for {
-		x, restA, moreA := token(a)
-		y, restB, moreB := token(b)
+		x, restA, moreA := strings.Cut(a, ".")
+		y, restB, moreB := strings.Cut(b, ".")
 		switch {
 		case x == ">" && !moreA, y == ">" && !moreB:
 			return true
@@ -63,16 +37,6 @@ func Overlap(a, b string) bool {
 		}
 		a, b = restA, restB
 	}
-}
-
-// token splits s at the first dot.
-func token(s string) (first, rest string, more bool) {
-	for i := range len(s) {
-		if s[i] == '.' {
-			return s[:i], s[i+1:], true
-		}
-	}
-	return s, "", false
 }
 
 // CheckOneTopic is like CheckSubject, with an error that mentions patterns, for places where the caller may have meant
@@ -91,7 +55,7 @@ func CheckPattern(s string) error {
 	literal := make([]string, 0, 8)
 	for rest, more := s, true; more; {
 		var one string
-		switch one, rest, more = token(rest); {
+		switch one, rest, more = strings.Cut(rest, "."); {
 		case one == "*", one == ">" && !more:
 			one = "w"
 		case one == ">":

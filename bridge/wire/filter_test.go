@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // filterPairs are what servers and settings name beside each other.
@@ -66,7 +67,7 @@ func TestFilters_AgreeWithWhatMatches(t *testing.T) {
 		p, q := filter(), filter()
 		covers, overlap := true, false
 		for _, s := range all {
-			inP, inQ := wire.MatchFilter(p, s), wire.MatchFilter(q, s)
+			inP, inQ := scheduler.Matches(p, s), scheduler.Matches(q, s)
 			if wire.Covers(p, s) != inP {
 				t.Fatalf("%s covers the subject %s: %v", p, s, !inP)
 			}

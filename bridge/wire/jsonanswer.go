@@ -226,18 +226,12 @@ type Result struct {
 
 // AppendResults appends {"results":[...]} with an answer or a problem for each push, in order.
 func AppendResults(b []byte, results []Result) []byte {
-	b = append(b, `{"results":[`...)
-	for i := range results {
-		if i > 0 {
-			b = append(b, ',')
+	return append(appendList(append(b, `{"results":`...), results, func(b []byte, r *Result) []byte {
+		if r.Problem != nil {
+			return AppendProblem(b, r.Problem)
 		}
-		if results[i].Problem != nil {
-			b = AppendProblem(b, results[i].Problem)
-		} else {
-			b = AppendAnswer(b, &results[i].Answer)
-		}
-	}
-	return append(b, `]}`...)
+		return AppendAnswer(b, &r.Answer)
+	}), '}')
 }
 
 // appendString writes a JSON string, plain ASCII by a fast path.

@@ -65,14 +65,11 @@ func (p *Pull) fields() []field {
 
 // ParseWait reads how long a poll waits, in the same form as a delay: at most MaxWait.
 func ParseWait(s string) (time.Duration, error) {
-	d, problem := span(s)
-	if problem == "" && d > MaxWait {
-		problem = quote(s) + " is too long, the limit is 60s"
+	d, err := ParseSpan(s, FieldWait)
+	if err == nil && d > MaxWait {
+		return 0, invalid(FieldWait, quote(s)+" is too long, the limit is 60s")
 	}
-	if problem != "" {
-		return 0, invalid(FieldWait, problem)
-	}
-	return d, nil
+	return d, err
 }
 
 // checkWord returns the check of a field that holds a word of the consumer's own.
@@ -139,8 +136,7 @@ func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 	return decode(data, verb, all, func(s *Settlement) error {
 		switch {
 		case verb == VerbExtend && s.Lease == 0:
-			return &Error{Word: WordLease, Field: FieldLease,
-				Detail: "is missing; it says how long to hold the message from now"}
+			return invalid(FieldLease, "is missing; it says how long to hold the message from now")
 		case many && len(s.Receipts) == 0:
 			return invalid(FieldReceipts, fmt.Sprintf("are missing; want 1 to %d", MaxPull))
 		}
@@ -172,24 +168,22 @@ type Pulled struct {
 
 // AppendPulled appends {"messages":[...]} to b. It avoids reflection because a pull has up to a thousand messages.
 func AppendPulled(b []byte, messages []Pulled) []byte {
-	b = append(b, `{"messages":[`...)
-	for i := range messages {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b = appendPulled(b, &messages[i])
-	}
-	return append(b, `]}`...)
+	return append(appendList(append(b, `{"messages":`...), messages, appendPulled), '}')
 }
 
 // AppendPosted appends messages to b as a webhook posts them: [...], each as in a pull, without what settles it.
 func AppendPosted(b []byte, messages []Pulled) []byte {
+	return appendList(b, messages, func(b []byte, m *Pulled) []byte { return append(appendContent(b, m), '}') })
+}
+
+// appendList appends a list, and each element by one.
+func appendList[T any](b []byte, all []T, one func([]byte, *T) []byte) []byte {
 	b = append(b, '[')
-	for i := range messages {
+	for i := range all {
 		if i > 0 {
 			b = append(b, ',')
 		}
-		b = append(appendContent(b, &messages[i]), '}')
+		b = one(b, &all[i])
 	}
 	return append(b, ']')
 }

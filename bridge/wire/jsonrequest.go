@@ -19,15 +19,13 @@ type field struct {
 
 // decode reads one object with these fields, or an empty body, into v and then checks the whole.
 func decode[T any](data []byte, what string, all func(v *T) []field, check func(v *T) error) (v T, err error) {
-	if err := decodeFields(data, what, all(&v)); err != nil {
-		var none T
-		return none, err
+	if err = decodeFields(data, what, all(&v)); err == nil {
+		err = check(&v)
 	}
-	if err := check(&v); err != nil {
-		var none T
-		return none, err
+	if err != nil {
+		v = *new(T)
 	}
-	return v, nil
+	return v, err
 }
 
 func decodeFields(data []byte, what string, all []field) error {
@@ -259,8 +257,7 @@ func (f *fields) body() []byte {
 		return nil
 	}
 	if f.hasBody {
-		f.refuse(&Error{Word: WordBody, Field: FieldBody,
-			Detail: "and body_base64 or body_json are both given; want one of them"})
+		f.refuse(invalid(FieldBody, "and body_base64 or body_json are both given; want one of them"))
 		return nil
 	}
 	f.hasBody = true

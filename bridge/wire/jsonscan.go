@@ -360,48 +360,35 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 		s     = scanner{b: data}
 		items []PushItem
 		given bool
-		bad   *Error
 	)
-	refuse := func(e *Error) {
-		if bad == nil {
-			bad = e
-		}
-	}
+	f := fields{s: &s, name: "messages"}
 	if s.next() != '{' {
 		s.fail(`want {"messages":[...]}`)
 	}
 	s.object(func(name []byte) {
 		switch {
 		case string(name) != "messages":
-			refuse(&Error{Word: WordUnknownField, Field: quote(string(name)),
+			f.refuse(&Error{Word: WordUnknownField, Field: quote(string(name)),
 				Detail: `is not a field of a batch; it has "messages" alone`})
 			s.skip(1)
 		case given:
-			refuse(&Error{Word: WordRepeatedField, Field: "messages", Detail: "are given more than once"})
+			f.refuse(&Error{Word: WordRepeatedField, Field: "messages", Detail: "are given more than once"})
 			s.skip(1)
 		case s.next() != '[':
-			refuse(&Error{Word: WordJSON, Field: "messages", Detail: "is not a list"})
+			f.refuse(&Error{Word: WordJSON, Field: "messages", Detail: "is not a list"})
 			s.skip(1)
 		default:
 			given = true
 			items = make([]PushItem, 0, min(MaxBatch, len(data)/shortest+1))
-			s.array(func() {
-				if len(items) >= MaxBatch {
-					refuse(&Error{Word: WordTooLarge, Field: "messages",
-						Detail: fmt.Sprintf("are more than the limit of %d", MaxBatch)})
-					s.skip(2)
-					return
-				}
-				items = append(items, s.push(prefix))
-			})
+			f.list(MaxBatch, func() { items = append(items, s.push(prefix)) })
 		}
 	})
 	s.end()
 	switch {
 	case s.bad != nil:
 		return nil, s.bad
-	case bad != nil:
-		return nil, bad
+	case f.bad != nil:
+		return nil, f.bad
 	case !given || len(items) == 0:
 		return nil, &Error{Word: WordJSON, Field: "messages",
 			Detail: fmt.Sprintf("are missing; a batch needs 1 to %d", MaxBatch)}

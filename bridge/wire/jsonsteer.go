@@ -174,14 +174,11 @@ func ParseShift(s string) (time.Duration, error) {
 	if back && strings.HasPrefix(text, "+") {
 		text = "" // span would accept the second sign
 	}
-	d, problem := span(text)
-	if problem != "" {
-		return 0, &Error{Word: WordShift, Field: FieldShift, Detail: problem}
-	}
+	d, err := ParseSpan(text, FieldShift)
 	if back {
 		d = -d
 	}
-	return d, nil
+	return d, err
 }
 
 // ParseIfMatch reads the version of an If-Match header: 3, "3" with its quotes, or * for any version, which is 0. An

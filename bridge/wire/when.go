@@ -50,26 +50,3 @@ func (w When) Ago(now time.Time) time.Time {
 	}
 	return w.At
 }
-
-// ParseTime is ParseAt for a field of another name.
-func ParseTime(s, field string) (time.Time, error) {
-	t, problem := moment(s)
-	if problem != "" {
-		return time.Time{}, invalid(field, problem)
-	}
-	return t, nil
-}
-
-// ParseSpan is ParseDelay for a field of another name.
-func ParseSpan(s, field string) (time.Duration, error) {
-	d, problem := span(s)
-	if problem != "" {
-		return 0, invalid(field, problem)
-	}
-	return d, nil
-}
-
-// invalid refuses a field that is not part of a push. The word is derived from the field's name.
-func invalid(field, problem string) *Error {
-	return &Error{Word: "invalid_" + field, Field: field, Detail: problem}
-}

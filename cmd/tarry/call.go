@@ -47,7 +47,7 @@ func connect(o outside, cmd *cobra.Command, timeout time.Duration) (c *client.Cl
 	if err != nil {
 		return nil, false, err
 	}
-	secure, err := settings.TLS.Config()
+	secure, err := settings.Config()
 	if err != nil {
 		return nil, false, usage("%s", err)
 	}
@@ -86,6 +86,11 @@ func shows[A any](c caller, text func(clock, *A) string) func(A, []byte, error) 
 	}
 }
 
+// says is shows for an answer that holds nothing.
+func says(c caller, text string) func(struct{}, []byte, error) error {
+	return shows(c, func(clock, *struct{}) string { return text })
+}
+
 // showUnless prints the answer and ends the command as failed if something is left to do.
 func (c caller) showUnless(failed bool, raw []byte, text, left string) error {
 	if !failed {
@@ -96,13 +101,19 @@ func (c caller) showUnless(failed bool, raw []byte, text, left string) error {
 
 // showAs prints the answer and ends the command with this exit code, which reports what is left.
 func (c caller) showAs(code int, raw []byte, text, left string) error {
+	if !c.json {
+		if err := c.show(raw, text); err != nil {
+			return err
+		}
+	}
+	return c.fails(code, raw, left)
+}
+
+// fails ends the command with this exit code. left says why; programs get the answer.
+func (c caller) fails(code int, raw []byte, left string) error {
 	f := &failure{code: code, err: errors.New(left)}
 	if c.json {
 		f.json = raw
-		return f
-	}
-	if err := c.show(raw, text); err != nil {
-		return err
 	}
 	return f
 }

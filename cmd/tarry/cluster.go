@@ -98,10 +98,7 @@ func newResign(o outside) *cobra.Command {
 		if reason != "" {
 			request["reason"] = reason
 		}
-		_, raw, err := post[struct{}](c, cmd, "/v1/cluster/resign", request)
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, "the leader has resigned; tarry cluster shows who leads now")
+		return says(c, "the leader has resigned; tarry cluster shows who leads now")(
+			post[struct{}](c, cmd, "/v1/cluster/resign", request))
 	})
 }

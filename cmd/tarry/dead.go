@@ -156,11 +156,7 @@ func newPurge(o outside) *cobra.Command {
 			return err
 		}
 		order["id"] = args[0]
-		_, raw, err := post[struct{}](c, cmd, "/v1/dead/purge", order)
-		if err != nil {
-			return answered(err, c.json)
-		}
-		return c.show(raw, printable(args[0], "")+" is purged")
+		return says(c, printable(args[0], "")+" is purged")(post[struct{}](c, cmd, "/v1/dead/purge", order))
 	})
 }
 

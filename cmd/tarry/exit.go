@@ -115,7 +115,7 @@ func answered(err error, asJSON bool) error {
 	if !asJSON {
 		f.json = nil
 	} else if f.json == nil {
-		f.json, _ = json.Marshal(noAnswer{"no_answer", f.err.Error()}) // strings alone: cannot fail
+		f.json, _ = json.Marshal(wire.Problem{Word: "no_answer", Detail: f.err.Error()}) // strings alone: cannot fail
 	}
 	return f
 }
@@ -144,12 +144,6 @@ func unsure(err error, advice func(p *client.Problem) string) error {
 		return fmt.Errorf("%w; %s", err, advice(p))
 	}
 	return err
-}
-
-// noAnswer has the form of an instance's problems.
-type noAnswer struct {
-	Word   string `json:"error"`
-	Detail string `json:"detail"`
 }
 
 const (

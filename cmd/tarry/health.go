@@ -31,11 +31,7 @@ It needs no token.`,
 	cmd.Flags().BoolVar(&live, "live", false, "only check whether the process answers")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		if live {
-			_, raw, err := get[struct{}](c, cmd, "/livez")
-			if err != nil {
-				return answered(err, c.json)
-			}
-			return c.show(raw, "live")
+			return says(c, "live")(get[struct{}](c, cmd, "/livez"))
 		}
 		ready, raw, err := c.Ready(cmd.Context())
 		if err != nil {
@@ -47,11 +43,7 @@ It needs no token.`,
 			}
 			return c.show(raw, "ready")
 		}
-		f := &failure{code: exitFailed, err: errors.New("not ready: " + missing(ready.Checks))}
-		if c.json {
-			f.json = raw
-		}
-		return f
+		return c.fails(exitFailed, raw, "not ready: "+missing(ready.Checks))
 	})
 }
 

@@ -44,11 +44,7 @@ by its schedule of retries. If nothing comes, the exit code is 3.`,
 			return answered(err, c.json)
 		}
 		if len(found) == 0 {
-			nothing := &failure{code: exitNotFound, err: errors.New("nothing is ready on " + printable(args[0], ""))}
-			if c.json {
-				nothing.json = raw
-			}
-			return nothing
+			return c.fails(exitNotFound, raw, "nothing is ready on "+printable(args[0], ""))
 		}
 		receipts, texts := make([]string, len(found)), make([]string, len(found))
 		for i := range found {
@@ -157,12 +153,10 @@ func newRelease(o outside) *cobra.Command {
 // free releases a message for an operator.
 func (c caller) free(cmd *cobra.Command, order map[string]any) error {
 	id := *optional(cmd, "id")
-	r, raw, err := post[wire.Info](c, cmd, nameOf(cmd, id).Path("/release"), order)
-	if err != nil {
-		return answered(err, c.json)
-	}
-	return c.show(raw, fmt.Sprintf("%s is %s; %q had held it for attempt %d", printable(id, ""), r.State, r.Consumer,
-		r.Attempt+r.Refusals))
+	return shows(c, func(_ clock, r *wire.Info) string {
+		return fmt.Sprintf("%s is %s; %q had held it for attempt %d", printable(id, ""), r.State, r.Consumer,
+			r.Attempt+r.Refusals)
+	})(post[wire.Info](c, cmd, nameOf(cmd, id).Path("/release"), order))
 }
 
 // settle settles the leases of receipts and shows the outcome of each.

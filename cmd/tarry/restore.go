@@ -40,12 +40,8 @@ You may run it again.`,
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		dry := isSet(cmd, "dry-run")
 		if len(args) == 1 {
-			r, raw, err := post[wire.RestoreReport](c, cmd, nameOf(cmd, args[0]).Path("/restore"),
-				map[string]bool{"dry_run": dry})
-			if err != nil {
-				return answered(err, c.json)
-			}
-			return c.show(raw, restoredOneText(args[0], dry, r))
+			return shows(c, func(_ clock, r *wire.RestoreReport) string { return restoredOneText(args[0], dry, *r) })(
+				post[wire.RestoreReport](c, cmd, nameOf(cmd, args[0]).Path("/restore"), map[string]bool{"dry_run": dry}))
 		}
 		request, err := fields(cmd, nil, "topic", "dry-run")
 		if err != nil {

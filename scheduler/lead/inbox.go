@@ -22,7 +22,7 @@ type inbox struct {
 func newInbox() *inbox { return &inbox{wake: make(chan struct{}, 1), parked: map[message.Lane]int{}} }
 
 // rouse wakes the scanner once.
-func (in *inbox) rouse() { rouseBy(in.wake) }
+func (in *inbox) rouse() { scheduler.Signal(in.wake) }
 
 // nudge informs the scanner of a message due at the given time.
 func (in *inbox) nudge(due message.Milli) {
@@ -97,12 +97,4 @@ func (in *inbox) lanes() (parked map[message.Lane]int, opened bool) {
 	}
 	opened, in.laneOpen = in.laneOpen, false
 	return parked, opened
-}
-
-// rouseBy sends on a buffered channel unless the buffer is full.
-func rouseBy(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }

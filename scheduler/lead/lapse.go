@@ -30,7 +30,7 @@ func (l *leadership) lapse(ctx context.Context, bucket message.Bucket) error {
 		case err == nil && next > 0:
 			wait = min(max(next.Time().Sub(l.cfg.Clock.Now()), lapseLeast), lapseMost)
 		}
-		if sleep(ctx, wait); ctx.Err() != nil {
+		if _ = scheduler.Sleep(ctx, wait); ctx.Err() != nil {
 			return nil
 		}
 	}

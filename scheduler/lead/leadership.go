@@ -215,13 +215,12 @@ func (l *Leader) nextBeat(pace time.Duration) time.Time {
 
 // every calls do once per period until ctx ends or do returns an error.
 func every(ctx context.Context, pace time.Duration, do func(context.Context) error) error {
-	tick := time.NewTicker(pace)
-	defer tick.Stop()
+	tick := time.Tick(pace)
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-tick.C:
+		case <-tick:
 		}
 		if err := do(ctx); err != nil {
 			return err
@@ -229,16 +228,11 @@ func every(ctx context.Context, pace time.Duration, do func(context.Context) err
 	}
 }
 
-// sleep waits for d, or until ctx ends.
-func sleep(ctx context.Context, d time.Duration) { waitFor(ctx.Done(), d) }
-
 // waitFor waits for a signal, at most d.
 func waitFor(signal <-chan struct{}, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-signal:
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 

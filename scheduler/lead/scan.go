@@ -105,7 +105,7 @@ func (sc *scanner) run(ctx context.Context) error {
 			if ctx.Err() == nil {
 				sc.log.Warn().Err(err).Msg("scan failed")
 			}
-			sleep(ctx, retryPause)
+			_ = scheduler.Sleep(ctx, retryPause)
 		case !worked:
 			sc.wait(ctx)
 		}
@@ -159,7 +159,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 			continue
 		}
 		sc.log.Warn().Err(err).Msg("cannot begin yet")
-		sleep(ctx, retryPause)
+		_ = scheduler.Sleep(ctx, retryPause)
 	}
 	return nil
 }
@@ -172,7 +172,7 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if !sc.l.cfg.Publisher.Ready() || sc.l.lease() <= 0 {
-		sleep(ctx, readyPause)
+		_ = scheduler.Sleep(ctx, readyPause)
 		return true, nil
 	}
 	sc.adoptLanes()
@@ -269,12 +269,10 @@ func (sc *scanner) wait(ctx context.Context) {
 	if d <= 0 {
 		return
 	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
 	select {
 	case <-ctx.Done():
 	case <-sc.inbox.wake:
-	case <-timer.C:
+	case <-time.After(d):
 	}
 }
 

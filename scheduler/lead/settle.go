@@ -58,7 +58,7 @@ func (st *settler) put(r result) {
 	st.mu.Lock()
 	st.results = append(st.results, r)
 	st.mu.Unlock()
-	rouseBy(st.ready)
+	scheduler.Signal(st.ready)
 }
 
 // run ends and returns claimed messages until ctx ends and the scanner has stopped. It then waits for the missing
@@ -70,7 +70,7 @@ func (st *settler) run(ctx context.Context) error {
 		case <-st.stopped:
 			return st.drain(context.WithoutCancel(ctx))
 		}
-		sleep(ctx, time.Until(st.l.nextBeat(settlePause)))
+		_ = scheduler.Sleep(ctx, time.Until(st.l.nextBeat(settlePause)))
 		if err := st.round(ctx); over(err) {
 			return err
 		} else if err != nil {
@@ -78,7 +78,7 @@ func (st *settler) run(ctx context.Context) error {
 				st.log.Warn().Err(err).Msg("settle failed")
 			}
 			waitFor(st.stopped, retryPause) // also when ctx has ended: the lease may still serve
-			rouseBy(st.ready)
+			scheduler.Signal(st.ready)
 		}
 	}
 }
@@ -102,7 +102,7 @@ func (st *settler) drain(ctx context.Context) error {
 			return nil
 		}
 		if err != nil {
-			sleep(ctx, min(wait, retryPause))
+			_ = scheduler.Sleep(ctx, min(wait, retryPause))
 			continue
 		}
 		waitFor(st.ready, wait)

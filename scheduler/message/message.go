@@ -138,6 +138,15 @@ func (m *Message) Older(other UID) bool {
 // Version counts a message's changes, its acceptance included.
 func (m *Message) Version() uint64 { return 1 + uint64(m.Mark.Changes) }
 
+// Size returns the bytes of the body and of the headers' names and values.
+func (m *Message) Size() int {
+	n := len(m.Body)
+	for i := range m.Headers {
+		n += len(m.Headers[i].Name) + len(m.Headers[i].Value)
+	}
+	return n
+}
+
 // Info is the result of looking up a message, live or recently ended.
 type Info struct {
 	Message

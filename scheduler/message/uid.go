@@ -1,6 +1,7 @@
 package message
 
 import (
+	"cmp"
 	"fmt"
 	"strings"
 	"time"
@@ -157,10 +158,7 @@ func IntakeUID(sequence uint64, stored time.Time, id, key string) (UID, error) {
 
 // HashedName returns what decides the bucket: the key, else the client id.
 func HashedName(id, key string) string {
-	if key != "" {
-		return key
-	}
-	return id
+	return cmp.Or(key, id)
 }
 
 // Bucket is the number of a bucket, from 0. A bucket holds a share of the messages, with an order, a term, an outbox

@@ -43,22 +43,6 @@ const (
 	WhyRejected WhyWord = "rejected"  // it was refused
 )
 
-// Whys are all words.
-func Whys() []WhyWord {
-	words := []WhyWord{WhyNotDue, WhyRetry, WhyPaused, WhyRate, WhyCatchUp, WhyNoListener, WhyStream, WhyClocks,
-		WhyNoLeader, WhyTurn, WhyExpiring, WhyUnpulled, WhyWebhook, WhyBehindKey, WhyLeased, WhyPublishing, WhyInIntake,
-		WhySetAside, WhyRejected, WhyMissing}
-	for _, s := range States() {
-		if s.Ended() {
-			words = append(words, WhyWord(s.String()))
-		}
-	}
-	for _, k := range endKinds() {
-		words = append(words, WhyWord(k.String()))
-	}
-	return words
-}
-
 // endKinds are the kinds of ends that say more than the state.
 func endKinds() []Kind {
 	return []Kind{KindMerged, KindGaveWay, KindYielded, KindRequeued, KindPurged, KindWithdrawn}

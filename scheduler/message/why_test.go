@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 )
 
 func TestWhys_AreExplainedToUsers(t *testing.T) {
@@ -16,7 +16,7 @@ func TestWhys_AreExplainedToUsers(t *testing.T) {
 		t.Fatal(err)
 	}
 	table, _, _ := strings.Cut(string(page), "Nothing at all was found?")
-	for _, word := range message.Whys() {
+	for _, word := range schedulertest.Whys() {
 		if !strings.Contains(table, "`"+string(word)+"`") {
 			t.Errorf("docs/why.md does not explain %s", word)
 		}

@@ -196,13 +196,17 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	line("pauses %+v%s", pauses, short(err))
 	m.lookPulled(tl, line)
 	for _, minted := range m.minted {
-		found, err := tl.Find(m.ctx, scheduler.Ref{UID: minted.UID})
-		if err != nil {
-			m.Fatalf("find of %s: %v", minted.UID, err)
-		}
-		v.infos = append(v.infos, found)
+		v.infos = append(v.infos, m.byUID(tl, minted.UID))
 	}
 	return v
+}
+
+func (m *model) byUID(tl scheduler.Timeline, uid message.UID) []message.Info {
+	found, err := tl.Find(m.ctx, scheduler.Ref{UID: uid})
+	if err != nil {
+		m.Fatalf("find of %s: %v", uid, err)
+	}
+	return found
 }
 
 // differ returns the differences between two views, or the empty string if there are none.

@@ -193,10 +193,7 @@ func (m *model) covers(tl scheduler.Timeline, bucket message.Bucket, made schedu
 // yielded reports whether a message ended because an earlier one of its name came back. A repeat of the call that did
 // so does not name it.
 func (m *model) yielded(uid message.UID) bool {
-	found, err := m.real.Find(m.ctx, scheduler.Ref{UID: uid})
-	if err != nil {
-		m.Fatalf("find of %s: %v", uid, err)
-	}
+	found := m.byUID(m.real, uid)
 	return len(found) == 1 && found[0].Kind == message.KindYielded
 }
 

@@ -69,10 +69,7 @@ func (m *model) amend(t *rapid.T) {
 	case 2:
 		a.Version = 0
 	}
-	found, err := m.ref.Find(m.ctx, scheduler.Ref{UID: uid})
-	if err != nil {
-		m.Fatalf("find of %s: %v", uid, err)
-	}
+	found := m.byUID(m.ref, uid)
 	if len(found) == 1 {
 		now := found[0].Message
 		if rapid.IntRange(0, 3).Draw(t, "as it is") == 0 {
@@ -198,10 +195,7 @@ func (m *model) requeue(t *rapid.T) {
 
 // uncertain reports whether a message may have been delivered, according to the reference.
 func (m *model) uncertain(uid message.UID) bool {
-	found, err := m.ref.Find(m.ctx, scheduler.Ref{UID: uid})
-	if err != nil {
-		m.Fatalf("find of %s: %v", uid, err)
-	}
+	found := m.byUID(m.ref, uid)
 	return len(found) == 1 && found[0].Mark.Uncertain
 }
 

@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,10 +132,7 @@ func (d *drain) some(ctx context.Context, entries []record.Entry) error {
 // them. If the quarantine is full, the entry goes: nothing but the content is missing, which the timeline has.
 func (d *drain) tell(ctx context.Context, e *record.Entry, why string, bare []record.Change) error {
 	q := record.Quarantined{Bucket: d.bucket, Number: e.Number, ID: e.ID, Reason: why, Known: true,
-		At: message.Milli(time.Now().UnixMilli())}
-	for i := range bare {
-		q.UIDs = append(q.UIDs, bare[i].UID)
-	}
+		At: message.Milli(time.Now().UnixMilli()), UIDs: mapped(bare, changeUID)}
 	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Timeline.Quarantine(ctx, q) })
 	d.refused++
 	switch {
@@ -156,19 +154,13 @@ func (d *drain) write(ctx context.Context, changes []record.Change) error {
 		fences[d.bucket] = d.number
 	}
 	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Store.Write(ctx, fences, changes) })
-	if err != nil {
-		return fmt.Errorf("write %d changes: %w", len(changes), err)
-	}
-	return nil
+	return wrap(err, "write %d changes", len(changes))
 }
 
 // written removes committed entries from the outbox.
 func (d *drain) written(ctx context.Context, entries []record.Entry) error {
 	err := within(ctx, d.Timeout, func(ctx context.Context) error { return d.Timeline.Written(ctx, d.bucket, entries) })
-	if err != nil {
-		return fmt.Errorf("remove %d committed entries: %w", len(entries), err)
-	}
-	return nil
+	return wrap(err, "remove %d committed entries", len(entries))
 }
 
 // salvage commits as many as it can of changes that may be refused together, so that a refused change costs the others
@@ -189,9 +181,7 @@ func salvage(ctx context.Context, changes []record.Change, write func(context.Co
 			return nil, nil, err
 		}
 		second, why2, err := salvage(ctx, changes[half:], write, bare)
-		if why1 == nil {
-			why1 = why2
-		}
+		why1 = cmp.Or(why1, why2)
 		return append(first, second...), why1, err
 	}
 	c := changes[0]
@@ -355,11 +345,7 @@ func (d *drain) move(ctx context.Context, a *aside) error {
 }
 
 func words(uids []message.UID) []string {
-	all := make([]string, len(uids))
-	for i, uid := range uids {
-		all[i] = string(uid)
-	}
-	return all
+	return mapped(uids, func(u *message.UID) string { return string(*u) })
 }
 
 // asItStands returns what the timeline knows of a message as a change for the journal.

@@ -58,7 +58,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 	measuring.Go(func() { // separately: the lag matters most while the journal hangs
 		for ctx.Err() == nil {
 			d.measure(ctx)
-			pause(ctx, lagPause)
+			_ = scheduler.Sleep(ctx, lagPause)
 		}
 	})
 	defer measuring.Wait()
@@ -77,7 +77,7 @@ func (d *Drainer) Run(ctx context.Context) error {
 				pruned = time.Now()
 			}
 		}
-		pause(ctx, drainPause)
+		_ = scheduler.Sleep(ctx, drainPause)
 	}
 	return nil
 }
@@ -169,7 +169,7 @@ func (d *Drainer) prune(ctx context.Context) {
 		if err != nil || n < pruneBatch {
 			return
 		}
-		pause(ctx, pruneRest)
+		_ = scheduler.Sleep(ctx, pruneRest)
 	}
 }
 

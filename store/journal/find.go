@@ -63,10 +63,7 @@ func (s *SQL) Versions(ctx context.Context, uids []message.UID) (map[message.UID
 				return err
 			})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read versions: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "read versions")
 }
 
 // Bare returns the versions of messages whose content the journal refused, or will not get.
@@ -85,10 +82,7 @@ func (s *SQL) Bare(ctx context.Context, uids []message.UID) (map[message.UID][]u
 				return err
 			})
 	})
-	if err != nil {
-		return nil, fmt.Errorf("read bare states: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "read bare states")
 }
 
 // Records returns the known messages, whole, in the order of their uids.
@@ -128,10 +122,7 @@ func (s *SQL) Load(ctx context.Context, uids []message.UID, bytes int) ([]record
 		found = append(found, rest...)
 		slices.SortFunc(found, func(a, b record.Record) int { return cmp.Compare(a.UID, b.UID) })
 	}
-	if err != nil {
-		return nil, fmt.Errorf("read records: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "read records")
 }
 
 // records returns the known messages without headers and body.

@@ -75,10 +75,7 @@ func (s *SQL) Changes(ctx context.Context, q record.ChangeQuery) (page []record.
 		page, err = changesAt(ctx, tx, moments)
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("list changes: %w", err)
-	}
-	return page, nil
+	return page, wrap(err, "list changes")
 }
 
 // moments returns up to a page's worth of changes to one state, before a time unless that is 0.
@@ -130,7 +127,7 @@ func changesAt(ctx context.Context, tx *sql.Tx, moments []moment) ([]record.Chan
 		at[m] = i
 	}
 	page := make([]record.Change, len(moments))
-	err := inChunks(uidsOf(moments, momentUID), func(list string, args []any) error {
+	err := inChunks(mapped(moments, momentUID), func(list string, args []any) error {
 		return each(ctx, tx, "SELECT "+changeColumns+" FROM transitions WHERE uid IN "+list, args,
 			func(row scanner) error {
 				c, err := scanChange(row)
@@ -198,7 +195,7 @@ func (s *SQL) endsBefore(ctx context.Context, before message.Milli, after moment
 // delete deletes those of the messages that ended before a time.
 func (s *SQL) delete(ctx context.Context, before message.Milli, ends []moment) (n int, err error) {
 	err = s.write.transaction(ctx, nil, func(tx *sql.Tx) error {
-		return inChunks(uidsOf(ends, momentUID), func(list string, args []any) error {
+		return inChunks(mapped(ends, momentUID), func(list string, args []any) error {
 			over, err := collect(ctx, tx, "SELECT uid FROM messages WHERE uid IN "+list+
 				" AND ended < ? AND state <> ? ORDER BY uid"+s.kind.update,
 				append(args, int64(before), int64(message.StateDead)), func(row scanner) (uid message.UID, err error) {

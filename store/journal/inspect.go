@@ -31,8 +31,6 @@ type Inspection struct {
 	// Variables are the server's own settings, Session those of this session, and Status its counters, all by
 	// lower-case name. Names that the server does not know are missing.
 	Variables, Session, Status map[string]string
-	// Charset is the database's character set.
-	Charset string
 	// Schema is the version of the tables, 0 without tables. Known is the version that this tarry creates.
 	Schema, Known int64
 	// Namespace is the namespace that the database belongs to, or "".
@@ -73,10 +71,7 @@ func Inspect(ctx context.Context, cfg Config) (found Inspection, err error) {
 	} else {
 		err = s.inspectMySQL(ctx, &found)
 	}
-	if err != nil {
-		return found, fmt.Errorf("journal at %s: %w", s.kind.place, err)
-	}
-	return found, nil
+	return found, wrap(err, "journal at %s", s.kind.place)
 }
 
 // inspectTables reads what both kinds of database have.
@@ -94,10 +89,8 @@ func inspectTables(ctx context.Context, db *sql.DB, found *Inspection) (err erro
 func (s *SQL) inspectSQLite(ctx context.Context, found *Inspection) (err error) {
 	if _, err := os.Stat(found.File); errors.Is(err, os.ErrNotExist) {
 		found.Missing = true
-		if _, err := os.Stat(filepath.Dir(found.File)); err != nil {
-			return fmt.Errorf("look at its directory: %w", err)
-		}
-		return nil
+		_, err := os.Stat(filepath.Dir(found.File))
+		return wrap(err, "look at its directory")
 	} else if err != nil {
 		return fmt.Errorf("look at the file: %w", err)
 	}
@@ -127,16 +120,13 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 	if found.Variables, err = s.settings(ctx, "SHOW GLOBAL VARIABLES WHERE Variable_name IN ("+list+")"); err != nil {
 		return err
 	}
-	if found.Session, err = s.settings(ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('wait_timeout', "+
-		"'innodb_lock_wait_timeout', 'character_set_client', 'sql_mode', 'max_allowed_packet')"); err != nil {
+	if found.Session, err = s.settings(
+		ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('wait_timeout', 'max_allowed_packet')"); err != nil {
 		return err
 	}
 	if found.Status, err = s.settings(
 		ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Max_used_connections')"); err != nil {
 		return err
-	}
-	if err := s.read.db.QueryRowContext(ctx, "SELECT @@character_set_database").Scan(&found.Charset); err != nil {
-		return fmt.Errorf("ask for the character set: %w", err)
 	}
 	for range 3 {
 		var ms int64
@@ -167,10 +157,7 @@ func (s *SQL) settings(ctx context.Context, query string) (map[string]string, er
 		out[strings.ToLower(name)] = value
 		return err
 	})
-	if err != nil {
-		return nil, fmt.Errorf("ask the server for its settings: %w", err)
-	}
-	return out, nil
+	return out, wrap(err, "ask the server for its settings")
 }
 
 // inspectRights makes the server plan the statements that tarry runs: EXPLAIN needs the same privileges and changes

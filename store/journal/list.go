@@ -47,7 +47,7 @@ func (s *SQL) List(ctx context.Context, q record.RecordQuery) (page []record.Rec
 			}
 			return nil
 		}
-		page, err = records(ctx, tx, uidsOf(places, placeUID))
+		page, err = records(ctx, tx, mapped(places, placeUID))
 		return err
 	})
 	if err != nil {

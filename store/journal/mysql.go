@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -52,9 +53,9 @@ func (s *SQL) connectMySQL(dsn string) error {
 	cfg.ClientFoundRows = false
 	cfg.AllowAllFiles = false
 	cfg.MaxAllowedPacket = 0 // ask the server
-	cfg.Timeout = orElse(cfg.Timeout, dialPatience)
-	cfg.ReadTimeout = orElse(cfg.ReadTimeout, readPatience)
-	cfg.WriteTimeout = orElse(cfg.WriteTimeout, writePatience)
+	cfg.Timeout = cmp.Or(max(cfg.Timeout, 0), dialPatience)
+	cfg.ReadTimeout = cmp.Or(max(cfg.ReadTimeout, 0), readPatience)
+	cfg.WriteTimeout = cmp.Or(max(cfg.WriteTimeout, 0), writePatience)
 	cfg.Logger = driverLog{s.log}
 	if cfg.Params == nil {
 		cfg.Params = map[string]string{}
@@ -98,13 +99,6 @@ func (s *SQL) connectMySQL(dsn string) error {
 	s.write = pool{db, &s.prepared}
 	s.read = s.write
 	return nil
-}
-
-func orElse(d, otherwise time.Duration) time.Duration {
-	if d > 0 {
-		return d
-	}
-	return otherwise
 }
 
 // session prepares each connection. With READ COMMITTED an upsert locks the rows it touches but not the gaps between
@@ -165,10 +159,7 @@ func (s *SQL) warnOfGalera(ctx context.Context) error {
 		}
 		return nil
 	})
-	if err != nil {
-		return fmt.Errorf("ask the server for its settings: %w", err)
-	}
-	return nil
+	return wrap(err, "ask the server for its settings")
 }
 
 // checkVersion parses the answer of VERSION(): "8.0.43-log", "10.11.14-MariaDB-1".

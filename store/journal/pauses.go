@@ -36,10 +36,7 @@ func (s *SQL) WritePause(ctx context.Context, c scheduler.PauseChange) error {
 			name(c.Pattern), int64(c.At), bit(!c.Resumed), name(c.By))
 		return err
 	})
-	if err != nil {
-		return fmt.Errorf("write a pause: %w", err)
-	}
-	return nil
+	return wrap(err, "write a pause")
 }
 
 // Pauses returns the last change of each pattern, by time.
@@ -51,18 +48,13 @@ func (s *SQL) Pauses(ctx context.Context) (changes []scheduler.PauseChange, err 
 			c.Resumed = !paused
 			return c, err
 		})
-	if err != nil {
-		return nil, fmt.Errorf("read the pauses: %w", err)
-	}
-	return changes, nil
+	return changes, wrap(err, "read the pauses")
 }
 
 // prunePauses forgets patterns that were resumed before a time.
 func (s *SQL) prunePauses(ctx context.Context, before message.Milli) error {
-	if _, err := s.write.ExecContext(ctx, "DELETE FROM pauses WHERE paused = 0 AND at < ?", int64(before)); err != nil {
-		return fmt.Errorf("prune the pauses: %w", err)
-	}
-	return nil
+	_, err := s.write.ExecContext(ctx, "DELETE FROM pauses WHERE paused = 0 AND at < ?", int64(before))
+	return wrap(err, "prune the pauses")
 }
 
 // writePauses writes the pauses of a whole store that the journal lacks: those made while the journal was off or did

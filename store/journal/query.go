@@ -60,10 +60,7 @@ func (p pool) transaction(ctx context.Context, options *sql.TxOptions, do func(*
 	if err := do(tx); err != nil {
 		return err
 	}
-	if err := tx.Commit(); err != nil {
-		return fmt.Errorf("commit: %w", err)
-	}
-	return nil
+	return wrap(tx.Commit(), "commit")
 }
 
 // scanner is a row.
@@ -122,13 +119,7 @@ func collect[T any](ctx context.Context, from queryer, query string, args []any,
 }
 
 // anys returns values as a statement's arguments.
-func anys[T any](values []T) []any {
-	args := make([]any, len(values))
-	for i, v := range values {
-		args[i] = v
-	}
-	return args
-}
+func anys[T any](values []T) []any { return mapped(values, func(v *T) any { return *v }) }
 
 // chunk bounds how many uids one statement names.
 const chunk = 500
@@ -191,3 +182,11 @@ type dialect struct {
 
 // questions returns "?, ?, …" for n values.
 func questions(n int) string { return strings.TrimSuffix(strings.Repeat("?, ", n), ", ") }
+
+// wrap names the step of an error, if there is one.
+func wrap(err error, step string, args ...any) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", fmt.Sprintf(step, args...), err)
+}

@@ -135,22 +135,21 @@ func (r *Reconciler) versions(ctx context.Context, bucket message.Bucket,
 	ctx, cancel := context.WithTimeout(ctx, r.Timeout)
 	defer cancel()
 	stands, err := r.Timeline.Versions(ctx, bucket, uids)
-	if err != nil {
-		return nil, fmt.Errorf("ask bucket %d for versions: %w", bucket, err)
-	}
-	return stands, nil
+	return stands, wrap(err, "ask bucket %d for versions", bucket)
 }
 
-// uidsOf returns the uid of each value.
-func uidsOf[T any](all []T, uid func(*T) message.UID) []message.UID {
-	uids := make([]message.UID, len(all))
+// mapped returns what to makes of each value.
+func mapped[T, U any](all []T, to func(*T) U) []U {
+	made := make([]U, len(all))
 	for i := range all {
-		uids[i] = uid(&all[i])
+		made[i] = to(&all[i])
 	}
-	return uids
+	return made
 }
 
 func recordUID(r *record.Record) message.UID { return r.UID }
+
+func changeUID(c *record.Change) message.UID { return c.UID }
 
 // byBucket divides values by the bucket of their uid.
 func byBucket[T any](all []T, buckets message.Bucket, uid func(*T) message.UID) [][]T {

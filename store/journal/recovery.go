@@ -82,6 +82,7 @@ func (r *Recovery) wentBack(bucket message.Bucket, s *record.Standing) bool {
 const (
 	reclaimBatch = 500
 	restorePage  = 1000
+	certifyTries = 3
 	restoreBytes = 4 << 20
 	// lostBefore is how much earlier than its last entry a store may have lost changes, with an allowance for clocks.
 	lostBefore = 30 * time.Second
@@ -210,10 +211,7 @@ func (r *Recovery) standings(ctx context.Context) ([]record.Standing, error) {
 	call, cancel := context.WithTimeout(ctx, r.cfg.Timeout)
 	defer cancel()
 	standings, err := r.cfg.Timeline.Standings(call)
-	if err != nil {
-		return nil, fmt.Errorf("ask how the store stands: %w", err)
-	}
-	return standings, nil
+	return standings, wrap(err, "ask how the store stands")
 }
 
 // work is one run of a Recovery.
@@ -367,10 +365,7 @@ func (w *work) given() {
 
 func (w *work) begin(ctx context.Context, bucket message.Bucket) error {
 	err := within(ctx, w.cfg.Timeout, func(ctx context.Context) error { return w.tl.Begin(ctx, bucket, w.term) })
-	if err != nil {
-		return fmt.Errorf("begin the term in bucket %d: %w", bucket, err)
-	}
-	return nil
+	return wrap(err, "begin the term in bucket %d", bucket)
 }
 
 // reclaim releases the messages in flight.
@@ -434,10 +429,20 @@ func (w *work) certify(ctx context.Context, buckets map[message.Bucket]bool, fil
 		if w.filled[bucket] > 0 {
 			c.Forgotten = w.filled[bucket]
 		}
-		at(w.cfg.At, BeforeCertify)
-		err := within(ctx, w.cfg.Timeout, func(ctx context.Context) error {
-			return w.tl.Certify(ctx, bucket, w.term, c)
-		})
+		if !filling {
+			at(w.cfg.At, BeforeCertify)
+		}
+		var err error
+		// Whoever learns of a certification renews the connections, and so may cut off the next. One without an answer
+		// may stand, and a later run would then find nothing to do and tell nobody.
+		for range certifyTries {
+			err = within(ctx, w.cfg.Timeout, func(ctx context.Context) error {
+				return w.tl.Certify(ctx, bucket, w.term, c)
+			})
+			if !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+				break
+			}
+		}
 		if err != nil {
 			return fmt.Errorf("certify bucket %d: %w", bucket, err)
 		}

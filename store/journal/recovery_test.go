@@ -251,3 +251,41 @@ func TestRecovery_CertifiesNoBucketAgainThatIsAtWork(t *testing.T) {
 		t.Errorf("the journal has %+v, %v", records, err)
 	}
 }
+
+// cutOff loses the answer to every other certification. Where a bucket is certified, whoever learns it renews the
+// connections, and so may cut off the certification of the next.
+type cutOff struct {
+	record.Recoverable
+	calls int
+}
+
+type cutOffCalls struct {
+	record.Recovering
+	of *cutOff
+}
+
+func (c *cutOff) Recovering(standings []record.Standing, term, number uint64) record.Recovering {
+	return cutOffCalls{c.Recoverable.Recovering(standings, term, number), c}
+}
+
+func (c cutOffCalls) Certify(ctx context.Context, bucket message.Bucket, term uint64, as record.Certification) error {
+	err := c.Recovering.Certify(ctx, bucket, term, as)
+	if c.of.calls++; err == nil && c.of.calls%2 == 1 {
+		err = scheduler.ErrOutcomeUnknown
+	}
+	return err
+}
+
+// A certification whose answer was lost stands. If that ended the recovery, the next would find nothing to do, nobody
+// would hear that the store is certified, and no audit would follow.
+func TestRecovery_RepeatsACertificationWithoutAnAnswer(t *testing.T) {
+	t.Parallel()
+	w := newRolledBack(t)
+	w.wipe(t)
+	lossy := &cutOff{Recoverable: w.tl}
+	result := recoverBy(t, lossy, w.store, 2)
+	if result.Buckets != int(crashBuckets) || lossy.calls < 2*result.Buckets {
+		t.Errorf("%d buckets were made whole with %d certifications, want %d with one more each", result.Buckets,
+			lossy.calls, crashBuckets)
+	}
+}

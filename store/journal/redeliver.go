@@ -129,8 +129,5 @@ func (r *redelivery) one(ctx context.Context, rec *record.Record, c *record.Chan
 	err = within(context.WithoutCancel(ctx), r.Timeout, func(ctx context.Context) error {
 		return r.Store.Write(ctx, nil, []record.Change{again})
 	})
-	if err != nil {
-		return fmt.Errorf("journal the redelivery of %s: %w", rec.UID, err)
-	}
-	return nil
+	return wrap(err, "journal the redelivery of %s", rec.UID)
 }

@@ -78,7 +78,7 @@ func (w *restoring) all(ctx context.Context, req record.RestoreRequest,
 			at(w.At, MidRestore)
 			report(w.report)
 			if req.Rate > 0 {
-				pause(ctx, time.Until(begun.Add(
+				_ = scheduler.Sleep(ctx, time.Until(begun.Add(
 					time.Duration(float64(w.report.Read)/float64(req.Rate)*float64(time.Second)))))
 			}
 		}
@@ -149,7 +149,7 @@ func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages c
 				if err != nil || !more {
 					return err
 				}
-				if err := w.load(ctx, uidsOf(places, recordUID), began, pages); err != nil {
+				if err := w.load(ctx, mapped(places, recordUID), began, pages); err != nil {
 					return err
 				}
 			}
@@ -267,7 +267,7 @@ func fitting(records []record.Record) int {
 // foresee predicts what put would do.
 func (w *restoring) foresee(ctx context.Context, bucket message.Bucket, records []record.Record,
 	codes *[]record.RestoreCode) error {
-	stands, err := w.versions(ctx, bucket, uidsOf(records, recordUID))
+	stands, err := w.versions(ctx, bucket, mapped(records, recordUID))
 	for i := range records {
 		*codes = append(*codes, wouldBe(&records[i], stands[records[i].UID]))
 	}

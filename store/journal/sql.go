@@ -1,6 +1,7 @@
 package journal
 
 import (
+	"cmp"
 	"context"
 	"database/sql"
 	"embed"
@@ -72,15 +73,9 @@ var _ Store = (*SQL)(nil)
 // New makes a journal without connecting to its database. Until Prepare has returned nil, every call returns
 // scheduler.ErrUnavailable. The error of New concerns the settings.
 func New(cfg Config) (*SQL, error) {
-	if cfg.MaxRow == 0 {
-		cfg.MaxRow = defaultMaxRow
-	}
-	if cfg.Conns == 0 {
-		cfg.Conns = defaultConns
-	}
-	if cfg.MaxRejects == 0 {
-		cfg.MaxRejects = record.MaxRejects
-	}
+	cfg.MaxRow = cmp.Or(cfg.MaxRow, defaultMaxRow)
+	cfg.Conns = cmp.Or(cfg.Conns, defaultConns)
+	cfg.MaxRejects = cmp.Or(cfg.MaxRejects, record.MaxRejects)
 	switch {
 	case cfg.Namespace == "":
 		return nil, errors.New("no namespace")
@@ -216,10 +211,8 @@ func (s *SQL) Close() error {
 // Ping reports whether the journal answers and can be written to. It writes, since a read-only database answers every
 // query.
 func (s *SQL) Ping(ctx context.Context) error {
-	if _, err := s.write.ExecContext(ctx, "UPDATE meta SET value = value WHERE name = 'namespace'"); err != nil {
-		return fmt.Errorf("ping the journal: %w", err)
-	}
-	return nil
+	_, err := s.write.ExecContext(ctx, "UPDATE meta SET value = value WHERE name = 'namespace'")
+	return wrap(err, "ping the journal")
 }
 
 //go:embed migrations
@@ -288,10 +281,7 @@ func (s *SQL) provider(db *sql.DB) (*goose.Provider, error) {
 	}
 	p, err := goose.NewProvider(database.Dialect(s.kind.goose), db, files, goose.WithDisableGlobalRegistry(true),
 		goose.WithTableName(versions))
-	if err != nil {
-		return nil, fmt.Errorf("read the migrations: %w", err)
-	}
-	return p, nil
+	return p, wrap(err, "read the migrations")
 }
 
 func newer(version, known int64) error {

@@ -95,11 +95,10 @@ func checkSQLite(ctx context.Context, s *SQL) error {
 	ask := func() error { return s.write.db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode) }
 	end := time.Now().Add(sqlitePatience)
 	err := ask()
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
+	tick := time.Tick(5 * time.Millisecond)
 	for ; busy(err) && time.Now().Before(end); err = ask() {
 		select {
-		case <-tick.C:
+		case <-tick:
 		case <-ctx.Done():
 			return fmt.Errorf("open the file: %w", ctx.Err())
 		}

@@ -132,7 +132,7 @@ func (c *comparison) fromJournal(ctx context.Context) error {
 			return err
 		}
 		c.report.InJournal += len(page)
-		if err := c.compare(ctx, uidsOf(page, recordUID)); err != nil {
+		if err := c.compare(ctx, mapped(page, recordUID)); err != nil {
 			return err
 		}
 	}
@@ -171,7 +171,7 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 		return err
 	}
 	for look := 1; look < verifyLooks && len(found) > 0; look++ {
-		pause(ctx, cmp.Or(c.LookPause, verifyPause))
+		_ = scheduler.Sleep(ctx, cmp.Or(c.LookPause, verifyPause))
 		if found, err = c.look(ctx, slices.Collect(maps.Keys(found))); err != nil {
 			return err
 		}

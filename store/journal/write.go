@@ -128,10 +128,7 @@ func fold(changes []record.Change) []folded {
 
 // inOrder returns the changes by uid and version, without duplicates.
 func inOrder(changes []record.Change) []*record.Change {
-	sorted := make([]*record.Change, len(changes))
-	for i := range changes {
-		sorted[i] = &changes[i]
-	}
+	sorted := mapped(changes, func(c *record.Change) *record.Change { return c })
 	slices.SortStableFunc(sorted, func(a, b *record.Change) int {
 		return cmp.Or(cmp.Compare(a.UID, b.UID), cmp.Compare(a.Version, b.Version))
 	})
@@ -179,7 +176,7 @@ var transitionColumns = []string{"uid", "version", "state", "at", "claimed", "bu
 func contentValues(values []any, c *record.Change) []any {
 	m := c.Message
 	return append(values, name(m.Topic), name(m.ID), name(m.Key), packContent(m), blob(m.Body),
-		int64(len(m.Body)+headersSize(m.Headers)),
+		int64(m.Size()),
 		int64(m.Priority), millis(m.TTL), int64(m.Attempt), m.Digest[:], bit(m.Pull)+bit(m.Serial), millis(m.Lease),
 		number(c.Version))
 }
@@ -305,19 +302,13 @@ func (f *filler) finish(ctx context.Context) error {
 func (s *SQL) Fence(ctx context.Context, bucket message.Bucket, number uint64) error {
 	_, err := s.write.ExecContext(ctx, "INSERT INTO fences (bucket, number) VALUES (?, ?)"+s.kind.conflict+
 		"number = "+s.kind.greatest+"(fences.number, "+s.kind.incoming("number")+")", bucket, int64(number))
-	if err != nil {
-		return fmt.Errorf("raise the fence of bucket %d to %d: %w", bucket, number, err)
-	}
-	return nil
+	return wrap(err, "raise the fence of bucket %d to %d", bucket, number)
 }
 
 // Fences returns the current certifications, by bucket.
 func (s *SQL) Fences(ctx context.Context) (map[message.Bucket]uint64, error) {
 	found, err := fences(ctx, s.read, "WHERE number > 0")
-	if err != nil {
-		return nil, fmt.Errorf("read the fences: %w", err)
-	}
-	return found, nil
+	return found, wrap(err, "read the fences")
 }
 
 // checkFences refuses changes made under a lower certification than the current one, and locks the fences that it read
@@ -374,10 +365,7 @@ func (s *SQL) raiseTerm(ctx context.Context, tx *sql.Tx, term uint64) error {
 		"value = CASE WHEN CAST("+in+" AS DECIMAL(20)) > CAST(meta.value AS DECIMAL(20)) THEN "+in+
 		" ELSE meta.value END",
 		strconv.FormatUint(term, 10))
-	if err != nil {
-		return fmt.Errorf("raise the term: %w", err)
-	}
-	return nil
+	return wrap(err, "raise the term")
 }
 
 // MaxTerm returns the highest term that any change carries, or 0.
@@ -385,8 +373,5 @@ func (s *SQL) MaxTerm(ctx context.Context) (term uint64, err error) {
 	err = each(ctx, s.read, "SELECT value FROM meta WHERE name = 'term'", nil, func(row scanner) error {
 		return row.Scan(&term)
 	})
-	if err != nil {
-		return 0, fmt.Errorf("read the term: %w", err)
-	}
-	return term, nil
+	return term, wrap(err, "read the term")
 }

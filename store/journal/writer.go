@@ -11,7 +11,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -81,6 +80,9 @@ const (
 	// stalled is how long a commit may take before sync changes are refused.
 	stalled    = time.Second
 	probePause = 200 * time.Millisecond
+	// probeMost is how long an entry that is not taken, by a journal that answers, keeps pushes away: it may be the only
+	// one. After that the next push shows whether the journal takes others.
+	probeMost  = 30 * time.Second
 	awaitPause = 20 * time.Millisecond
 )
 
@@ -110,10 +112,7 @@ func (w *Writer) Wrote(e record.Entry) {
 		}
 	}
 	w.mu.Unlock()
-	select {
-	case w.ready <- struct{}{}:
-	default:
-	}
+	scheduler.Signal(w.ready)
 }
 
 // Ready returns nil unless sync changes cannot be committed now.
@@ -186,7 +185,7 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded, held f
 func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, waiting []int,
 	held func(i int, bare bool)) error {
 	for len(waiting) > 0 {
-		uids := uidsOf(waiting, func(i *int) message.UID { return changes[*i].UID })
+		uids := mapped(waiting, func(i *int) message.UID { return changes[*i].UID })
 		have, err := w.cfg.Store.Versions(ctx, uids)
 		var bare map[message.UID][]uint64
 		var rejected map[message.UID]bool
@@ -196,8 +195,11 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		if err == nil {
 			rejected, err = w.rejected(ctx, changes, waiting)
 		}
-		if err != nil && ctx.Err() != nil {
-			return fmt.Errorf("the journal does not have %d changes: %w", len(waiting), context.Cause(ctx))
+		if err != nil {
+			if ctx.Err() != nil {
+				return fmt.Errorf("the journal does not have %d changes: %w", len(waiting), context.Cause(ctx))
+			}
+			have, bare, rejected = nil, nil, nil // a part of them says nothing
 		}
 		var found, left []int
 		for _, i := range waiting {
@@ -268,14 +270,12 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded, fou
 // server that was replaced.
 func (w *Writer) Run(ctx context.Context, outbox record.Outbox, fenced func()) error {
 	w.outbox, w.fenced = outbox, fenced
-	group, ctx := errgroup.WithContext(ctx)
+	var group sync.WaitGroup
 	for range writers {
-		group.Go(func() error {
-			w.work(ctx)
-			return nil
-		})
+		group.Go(func() { w.work(ctx) })
 	}
-	return group.Wait()
+	group.Wait()
+	return nil
 }
 
 func (w *Writer) work(ctx context.Context) {
@@ -291,7 +291,7 @@ func (w *Writer) work(ctx context.Context) {
 		case <-w.ready:
 		}
 		if w.cfg.Mode == Async {
-			pause(ctx, lingerAsync)
+			_ = scheduler.Sleep(ctx, lingerAsync)
 		}
 		if ctx.Err() != nil { // when stopping, no entry is left for being late
 			continue
@@ -300,10 +300,7 @@ func (w *Writer) work(ctx context.Context) {
 		if len(batch) == 0 {
 			continue
 		}
-		select { // the other worker may find more
-		case w.ready <- struct{}{}:
-		default:
-		}
+		scheduler.Signal(w.ready) // the other worker may find more
 		w.commitAll(ctx, batch)
 	}
 }
@@ -374,7 +371,7 @@ func (w *Writer) commitAll(ctx context.Context, batch []*commit) {
 	}
 	w.settle(batch, err)
 	if err != nil {
-		w.recover(ctx)
+		w.recover(ctx, batch[:1])
 	}
 }
 
@@ -455,8 +452,10 @@ func (w *Writer) settle(batch []*commit, err error) {
 	}
 }
 
-// recover waits until the journal answers again.
-func (w *Writer) recover(ctx context.Context) {
+// recover waits until the journal takes changes again: also this entry, which it did not take. A database without room
+// answers, and takes what needs none.
+func (w *Writer) recover(ctx context.Context, entry []*commit) {
+	began := time.Now()
 	for ctx.Err() == nil {
 		w.mu.Lock()
 		broken := w.broken
@@ -467,26 +466,17 @@ func (w *Writer) recover(ctx context.Context) {
 		call, cancel := context.WithTimeout(ctx, stalled)
 		err := w.cfg.Store.Ping(call)
 		cancel()
-		w.mu.Lock()
 		if err == nil {
-			w.broken = nil
-		} else {
-			w.broken = err
+			if err = w.commit(ctx, entry); !Retryable(err) || time.Since(began) > probeMost {
+				err = nil // what is wrong with the entry says nothing of others
+			}
 		}
+		w.mu.Lock()
+		w.broken = err
 		w.mu.Unlock()
 		if err != nil {
-			pause(ctx, probePause)
+			_ = scheduler.Sleep(ctx, probePause)
 		}
-	}
-}
-
-// pause waits for d or until ctx ends.
-func pause(ctx context.Context, d time.Duration) {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C:
 	}
 }
 

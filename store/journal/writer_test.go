@@ -29,6 +29,7 @@ type moody struct {
 	mu    sync.Mutex
 	write func(ctx context.Context, changes []record.Change) error // before the store's own; nil is none
 	ping  error
+	bare  error // of the next Bare
 	calls int
 }
 
@@ -43,6 +44,17 @@ func (m *moody) Write(ctx context.Context, fences map[message.Bucket]uint64, cha
 		}
 	}
 	return m.Store.Write(ctx, fences, changes)
+}
+
+func (m *moody) Bare(ctx context.Context, uids []message.UID) (map[message.UID][]uint64, error) {
+	m.mu.Lock()
+	err := m.bare
+	m.bare = nil
+	m.mu.Unlock()
+	if err != nil {
+		return nil, err
+	}
+	return m.Store.Bare(ctx, uids)
 }
 
 func (m *moody) Ping(context.Context) error {
@@ -180,15 +192,62 @@ func TestWriter_SyncRefusesWhileTheJournalIsAwayAndGoesOnAfterwards(t *testing.T
 		if _, err := w.push(time.Second); err != nil {
 			w.Fatal(err)
 		}
-		// What was not answered stands in the outbox; once it is drained, its retry is answered.
-		if err := w.await(lost, 1, 100*time.Millisecond); err == nil {
-			w.Fatal("the retry was answered before the journal had the push")
+		// What was not answered was the probe; it stands in the outbox too, and may be drained once more.
+		if err := w.await(lost, 1, 100*time.Millisecond); err != nil {
+			w.Fatalf("the retry: %v", err)
 		}
 		if _, _, err := drain(w.Context(), w.store, w.tl, 0, 0, time.Second, zerolog.Nop()); err != nil {
 			w.Fatal(err)
 		}
 		if err := w.await(lost, 1, time.Second); err != nil {
 			w.Fatalf("the retry: %v", err)
+		}
+	})
+}
+
+// One entry that the journal never takes, though it takes all others, does not keep pushes away for ever.
+func TestWriter_SyncGoesOnBesideAnEntryThatIsNeverTaken(t *testing.T) {
+	t.Parallel()
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		var never message.UID
+		w.store.be(func(_ context.Context, changes []record.Change) error {
+			if never == "" {
+				never = changes[0].UID
+			}
+			if changes[0].UID == never {
+				return errors.New("not this one")
+			}
+			return nil
+		}, nil)
+		if _, err := w.push(300 * time.Millisecond); err == nil {
+			w.Fatal("a push was answered without a commit")
+		}
+		time.Sleep(time.Minute) // of the bubble, as all here: the writer tries it for half of that
+		if err := w.writer.Ready(); err != nil {
+			w.Fatalf("not ready again: %v", err)
+		}
+		if _, err := w.push(time.Second); err != nil {
+			w.Fatal(err)
+		}
+	})
+}
+
+// A database without room answers, and takes changes that need none: pushes are refused until it takes one.
+func TestWriter_SyncRefusesWhileTheJournalAnswersAndTakesNothing(t *testing.T) {
+	t.Parallel()
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		w.store.be(away, nil)
+		if _, err := w.push(300 * time.Millisecond); err == nil {
+			w.Fatal("a push was answered without a commit")
+		}
+		time.Sleep(time.Second) // of the bubble: several probes fail
+		if err := w.writer.Ready(); !errors.Is(err, scheduler.ErrUnavailable) {
+			w.Fatalf("ready: %v", err)
+		}
+		w.store.be(nil, nil)
+		time.Sleep(time.Second) // of the bubble: the next probe passes
+		if err := w.writer.Ready(); err != nil {
+			w.Fatalf("not ready again: %v", err)
 		}
 	})
 }
@@ -282,6 +341,31 @@ func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 		}
 		if err := retry(6); !errors.Is(err, record.ErrFenced) {
 			w.Fatalf("under an old one: %v, want ErrFenced", err)
+		}
+	})
+}
+
+// A look that broke off halfway must not say that the journal has all of a message whose content it refused.
+func TestWriter_SaysThatContentWasRefusedThoughALookBrokeOff(t *testing.T) {
+	t.Parallel()
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		m := schedulertest.Message(1)
+		err := w.store.Store.Write(w.Context(), nil, []record.Change{
+			{UID: m.UID, Version: 1, State: message.StateWaiting, At: schedulertest.Start, Message: m},
+			{UID: m.UID, Version: 2, State: message.StateWaiting, At: schedulertest.Start, Reason: record.RefusedReason}})
+		if err != nil {
+			w.Fatal(err)
+		}
+		w.store.bare = errors.New("the connection broke")
+		ctx, stop := context.WithTimeout(w.Context(), time.Second)
+		defer stop()
+		err = w.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: 2}}, func(_ int, bare bool) {
+			if !bare {
+				w.Error("the content counts as journaled")
+			}
+		})
+		if err != nil {
+			w.Fatal(err)
 		}
 	})
 }

@@ -205,13 +205,12 @@ func (t *Timeline) CancelNamed(ctx context.Context, ref scheduler.Ref,
 
 func (t *Timeline) cancel(ctx context.Context, n message.Bucket, now message.Milli,
 	find func(b *bucket) *entry) (result scheduler.CancelResult, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		result.Number = b.cert.Number
 		if e := find(b); e != nil {
 			result.Code = b.cancel(e, now)
 			result.Info = b.info(e)
 		}
-		return nil
 	})
 	return result, err
 }

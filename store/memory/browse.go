@@ -34,7 +34,7 @@ func (t *Timeline) Browse(ctx context.Context, n message.Bucket,
 			to = message.ScoreNow(q.To)
 		}
 	}
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		names := []message.Lane{""}
 		if !q.Dead {
 			names = append(names, slices.Sorted(maps.Keys(b.lanes))...)
@@ -53,13 +53,12 @@ func (t *Timeline) Browse(ctx context.Context, n message.Bucket,
 			for _, s := range found {
 				if len(page.Messages) == q.Limit {
 					page.Next = last.String()
-					return nil
+					return
 				}
 				page.Messages = append(page.Messages, b.brief(s.entry))
 				last.lane, last.rank, last.uid = name, s.rank, s.uid
 			}
 		}
-		return nil
 	})
 	return page, err
 }
@@ -83,27 +82,18 @@ func (b *bucket) ordered(dead bool, lane message.Lane) order {
 // lowest returns the first n entries after a place, between two ranks, in order. It discards the higher half of what it
 // gathered whenever it holds twice as many.
 func (o order) lowest(after place, from, to int64, n int) (found []slot) {
-	compare := func(a, b slot) int {
-		switch {
-		case a.before(b):
-			return -1
-		case b.before(a):
-			return 1
-		}
-		return 0
-	}
 	bound := to
 	for _, s := range o {
 		if s.rank < from || s.rank > bound || s.rank < after.rank || s.rank == after.rank && s.uid <= after.uid {
 			continue
 		}
 		if found = append(found, s); len(found) >= 2*n {
-			slices.SortFunc(found, compare)
+			slices.SortFunc(found, slot.compare)
 			found = found[:n]
 			bound = found[n-1].rank
 		}
 	}
-	slices.SortFunc(found, compare)
+	slices.SortFunc(found, slot.compare)
 	return found[:min(len(found), n)]
 }
 

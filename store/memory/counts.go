@@ -52,16 +52,13 @@ func (t *Timeline) Counts(ctx context.Context, after string, limit int) ([]sched
 		return nil, fmt.Errorf("counts: a limit of %d", limit)
 	}
 	page := scheduler.NewTopicPage(after, limit)
-	for n := range t.Buckets() {
-		err := t.in(ctx, n, func(b *bucket) error {
-			for topic := range b.topics {
-				page.Meet(topic)
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	err := t.each(ctx, func(_ message.Bucket, b *bucket) {
+		for topic := range b.topics {
+			page.Meet(topic)
 		}
+	})
+	if err != nil {
+		return nil, err
 	}
 	return t.countsOf(ctx, page.Topics())
 }
@@ -69,57 +66,45 @@ func (t *Timeline) Counts(ctx context.Context, after string, limit int) ([]sched
 // countsOf adds up the counts of topics over all buckets, in the order of topics.
 func (t *Timeline) countsOf(ctx context.Context, topics []string) ([]scheduler.TopicCount, error) {
 	found := make([]scheduler.TopicCount, len(topics))
-	for n := range t.Buckets() {
-		err := t.in(ctx, n, func(b *bucket) error {
-			for i, topic := range topics {
-				c := b.topics[topic]
-				found[i].Topic = topic
-				found[i].Waiting += c.waiting
-				found[i].InFlight += c.inFlight
-				found[i].Dead += c.dead
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	err := t.each(ctx, func(_ message.Bucket, b *bucket) {
+		for i, topic := range topics {
+			c := b.topics[topic]
+			found[i].Topic = topic
+			found[i].Waiting += c.waiting
+			found[i].InFlight += c.inFlight
+			found[i].Dead += c.dead
 		}
-	}
-	return found, nil
+	})
+	return found, err
 }
 
 // Totals counts in every bucket.
 func (t *Timeline) Totals(ctx context.Context, now message.Milli) ([]scheduler.Total, error) {
 	totals := make([]scheduler.Total, len(t.buckets))
-	for n := range t.Buckets() {
-		err := t.in(ctx, n, func(b *bucket) error {
-			total := scheduler.Total{InFlight: len(b.claimed) + len(b.leases), Leased: len(b.leases), Dead: len(b.dead)}
-			overdue := b.due.upTo(message.ScoreNow(now), scheduler.MaxOverdue)
-			total.Waiting[message.HoldNone] = scheduler.Waiting{Count: len(b.due), Overdue: overdue,
-				Oldest: head(b.due)}
-			for name, lane := range b.lanes {
-				held := &total.Waiting[name.Kind().Hold()]
-				held.Add(scheduler.Waiting{Count: len(lane.order), Overdue: len(lane.order), Oldest: head(lane.order)})
-				held.Add(scheduler.Waiting{Oldest: head(lane.behind)})
-			}
-			pull := scheduler.Waiting{Count: len(b.aside), Overdue: len(b.aside), Oldest: head(b.aside)}
-			for _, all := range b.pulls {
-				w := scheduler.Waiting{Oldest: all.due(), Overdue: all.upTo(now, scheduler.MaxOverdue)}
-				for _, s := range all {
-					w.Count += len(s.order)
-				}
-				pull.Add(w)
-			}
-			for _, l := range b.lines {
-				pull.Add(scheduler.Waiting{Count: len(l.behind), Oldest: head(l.behind),
-					Overdue: l.behind.upTo(message.ScoreNow(now), scheduler.MaxOverdue)})
-			}
-			total.Waiting[message.HoldPull] = pull
-			totals[n] = total
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	err := t.each(ctx, func(n message.Bucket, b *bucket) {
+		total := scheduler.Total{InFlight: len(b.claimed) + len(b.leases), Leased: len(b.leases), Dead: len(b.dead)}
+		overdue := b.due.upTo(message.ScoreNow(now), scheduler.MaxOverdue)
+		total.Waiting[message.HoldNone] = scheduler.Waiting{Count: len(b.due), Overdue: overdue,
+			Oldest: head(b.due)}
+		for name, lane := range b.lanes {
+			held := &total.Waiting[name.Kind().Hold()]
+			held.Add(scheduler.Waiting{Count: len(lane.order), Overdue: len(lane.order), Oldest: head(lane.order)})
+			held.Add(scheduler.Waiting{Oldest: head(lane.behind)})
 		}
-	}
-	return totals, nil
+		pull := scheduler.Waiting{Count: len(b.aside), Overdue: len(b.aside), Oldest: head(b.aside)}
+		for _, all := range b.pulls {
+			w := scheduler.Waiting{Oldest: all.due(), Overdue: all.upTo(now, scheduler.MaxOverdue)}
+			for _, s := range all {
+				w.Count += len(s.order)
+			}
+			pull.Add(w)
+		}
+		for _, l := range b.lines {
+			pull.Add(scheduler.Waiting{Count: len(l.behind), Oldest: head(l.behind),
+				Overdue: l.behind.upTo(message.ScoreNow(now), scheduler.MaxOverdue)})
+		}
+		total.Waiting[message.HoldPull] = pull
+		totals[n] = total
+	})
+	return totals, err
 }

@@ -74,7 +74,7 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 // Purge ends dead messages for good.
 func (t *Timeline) Purge(ctx context.Context, n message.Bucket, uids []message.UID,
 	now message.Milli) (done []message.UID, number uint64, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		number = b.cert.Number
 		for _, uid := range uids {
 			switch e := b.entries[uid]; {
@@ -87,7 +87,6 @@ func (t *Timeline) Purge(ctx context.Context, n message.Bucket, uids []message.U
 			}
 			done = append(done, uid)
 		}
-		return nil
 	})
 	return done, number, err
 }

@@ -1,6 +1,10 @@
 package memory
 
-import "github.com/tarry-mq/tarry/scheduler/message"
+import (
+	"cmp"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
 
 // entry is a message's stay in a bucket, from its acceptance until its end is forgotten.
 type entry struct {
@@ -157,10 +161,7 @@ type cause struct {
 
 // words returns the cause in words.
 func (c *cause) words(uncertain bool) string {
-	if c.reason == "" {
-		return c.kind.Words(c.other, uncertain)
-	}
-	return c.reason
+	return cmp.Or(c.reason, c.kind.Words(c.other, uncertain))
 }
 
 // because records why an entry ended.

@@ -63,12 +63,8 @@ func (e end) compare(f end) int { return cmp.Or(cmp.Compare(e.at, f.at), cmp.Com
 
 // NewJournal returns an empty journal.
 func NewJournal(cfg JournalConfig) (*Journal, error) {
-	if cfg.EndedLimit == 0 {
-		cfg.EndedLimit = defaultEndedLimit
-	}
-	if cfg.EndedBytes == 0 {
-		cfg.EndedBytes = defaultEndedBytes
-	}
+	cfg.EndedLimit = cmp.Or(cfg.EndedLimit, defaultEndedLimit)
+	cfg.EndedBytes = cmp.Or(cfg.EndedBytes, defaultEndedBytes)
 	if cfg.EndedLimit < 0 || cfg.EndedBytes < 0 {
 		return nil, fmt.Errorf("memory: %d ended messages of %d bytes: want positive numbers", cfg.EndedLimit,
 			cfg.EndedBytes)
@@ -122,12 +118,8 @@ func (j *Journal) write(c *record.Change) {
 	j.forget(row)
 	if r := &row.record; c.Message != nil && c.Version > r.Content {
 		mark, due := r.Mark, r.Due
-		r.Message = *c.Message
+		r.Message = kept(c.Message)
 		r.Message.Mark, r.Message.Due = mark, due
-		r.Message.Stored, r.Message.Claim, r.Message.ClaimedAt = 0, 0, 0
-		r.Message.Merge, r.Message.MaxWait = message.MergeReject, 0
-		r.Message.Since, r.Message.StoredAt, r.Message.By, r.Message.Call = 0, 0, "", ""
-		r.Message.Judge, r.Message.Judged = false, 0
 		r.Content = c.Version
 	}
 	if r := &row.record; c.Version > r.Version {
@@ -183,7 +175,7 @@ func (j *Journal) remember(row *journaled) {
 		e := end{row.record.EndedAt, row.record.UID}
 		at, _ := slices.BinarySearchFunc(j.ended, e, end.compare)
 		j.ended = slices.Insert(j.ended, at, e)
-		j.bytes += content(&row.record)
+		j.bytes += row.record.Size()
 	}
 }
 
@@ -191,7 +183,7 @@ func (j *Journal) forget(row *journaled) {
 	if over(row.record.State) {
 		at, _ := slices.BinarySearchFunc(j.ended, end{row.record.EndedAt, row.record.UID}, end.compare)
 		j.ended = slices.Delete(j.ended, at, at+1)
-		j.bytes -= content(&row.record)
+		j.bytes -= row.record.Size()
 	}
 }
 
@@ -199,15 +191,6 @@ func (j *Journal) forget(row *journaled) {
 func (j *Journal) drop(uid message.UID) {
 	j.forget(j.rows[uid])
 	delete(j.rows, uid)
-}
-
-// content returns the size of a record's body and headers in bytes.
-func content(r *record.Record) int {
-	n := len(r.Body)
-	for _, h := range r.Headers {
-		n += len(h.Name) + len(h.Value)
-	}
-	return n
 }
 
 // Fence raises a bucket's certification.
@@ -276,7 +259,7 @@ func (j *Journal) Records(ctx context.Context, uids []message.UID) (found []reco
 func (j *Journal) Load(ctx context.Context, uids []message.UID, bytes int) ([]record.Record, error) {
 	found, err := j.Records(ctx, uids)
 	for i := range found {
-		if bytes -= content(&found[i]); bytes < 0 && i > 0 {
+		if bytes -= found[i].Size(); bytes < 0 && i > 0 {
 			return found[:i], err
 		}
 	}

@@ -17,14 +17,8 @@ func (t *Timeline) Begin(ctx context.Context, n message.Bucket, term uint64) err
 	return t.under(ctx, n, term, func(*bucket) error { return nil })
 }
 
-// Sweep moves back to waiting the messages that lower terms, or earlier runs of this term, had claimed.
+// Sweep moves back to waiting what lower terms had claimed, and this term up to the claim with the number last.
 func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
-	now message.Milli) (int, scheduler.Effect, error) {
-	return t.sweep(ctx, n, term, last, limit, now)
-}
-
-// sweep moves back to waiting what lower terms had claimed, and this term up to the claim with the number last.
-func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
 	now message.Milli) (count int, made scheduler.Effect, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var over []slot
@@ -33,9 +27,7 @@ func (t *Timeline) sweep(ctx context.Context, n message.Bucket, term, last uint6
 				over = append(over, s)
 			}
 		}
-		slices.SortFunc(over, func(a, b slot) int {
-			return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.uid, b.uid))
-		})
+		slices.SortFunc(over, slot.compare)
 		over = over[:min(len(over), max(limit, 0))]
 		count = len(over)
 		for _, s := range over {
@@ -76,7 +68,7 @@ func (t *Timeline) Claim(ctx context.Context, n message.Bucket,
 		for len(claimed.Messages) < req.Limit && len(*source) > 0 {
 			first := (*source)[0]
 			e := first.entry
-			bytes += weight(e.message)
+			bytes += e.message.Size()
 			if first.rank > until || bytes > req.Bytes && len(claimed.Messages) > 0 {
 				break
 			}
@@ -93,15 +85,6 @@ func (t *Timeline) Claim(ctx context.Context, n message.Bucket,
 		return nil
 	})
 	return claimed, err
-}
-
-// weight returns what a message counts toward a claim's byte limit.
-func weight(m *message.Message) int {
-	n := len(m.Body)
-	for _, h := range m.Headers {
-		n += len(h.Name) + len(h.Value)
-	}
-	return n
 }
 
 // held reports whether a message, which may be nil, is in flight under a claim of a term.
@@ -197,9 +180,8 @@ func (t *Timeline) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	var first error
 	silent := 0
 	for n := range t.Buckets() {
-		heads[n].Err = t.in(ctx, n, func(b *bucket) error {
+		heads[n].Err = t.see(ctx, n, func(b *bucket) {
 			heads[n] = scheduler.Head{Due: head(b.due), Waiting: len(b.due), Claimed: len(b.claimed), Term: b.term}
-			return nil
 		})
 		if heads[n].Err != nil {
 			silent++
@@ -225,7 +207,7 @@ func (b *bucket) refuse(e *entry, to message.State, kind message.Kind, now messa
 
 // Refused lists the refused transitions by uid. It forgets those of messages that are gone or have changed state since.
 func (t *Timeline) Refused(ctx context.Context, n message.Bucket) (all []scheduler.Refusal, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		for _, uid := range slices.Sorted(maps.Keys(b.refused)) {
 			r := b.refused[uid]
 			if e := b.entries[uid]; e == nil || e.state != r.From {
@@ -235,18 +217,16 @@ func (t *Timeline) Refused(ctx context.Context, n message.Bucket) (all []schedul
 			r.Bucket = n
 			all = append(all, r)
 		}
-		return nil
 	})
 	return all, err
 }
 
 // Lanes lists the lanes that hold messages, by name.
 func (t *Timeline) Lanes(ctx context.Context, n message.Bucket) (names []message.Lane, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		for name := range b.lanes {
 			names = append(names, name)
 		}
-		return nil
 	})
 	slices.Sort(names)
 	return names, err

@@ -118,13 +118,12 @@ func (m *Machine) Run(ctx context.Context) error {
 		<-ctx.Done()
 		return context.Cause(ctx)
 	}
-	ticker := time.NewTicker(markEvery)
-	defer ticker.Stop()
+	ticker := time.Tick(markEvery)
 	for {
 		select {
 		case <-ctx.Done():
 			return m.release(ctx)
-		case <-ticker.C:
+		case <-ticker:
 			if err := m.write(time.Now().Add(markAhead)); err != nil {
 				m.cfg.Log.Warn().Err(err).Int("machine", m.id).Msg("cannot keep the machine id")
 			}

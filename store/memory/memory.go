@@ -58,18 +58,10 @@ var (
 
 // New validates the configuration and returns an empty timeline.
 func New(cfg Config) (*Timeline, error) {
-	if cfg.Buckets == 0 {
-		cfg.Buckets = defaultBuckets
-	}
-	if cfg.EndedKeep == 0 {
-		cfg.EndedKeep = defaultKeep
-	}
-	if cfg.TombstoneKeep == 0 {
-		cfg.TombstoneKeep = defaultKeep
-	}
-	if cfg.TombstoneLimit == 0 {
-		cfg.TombstoneLimit = defaultTombstoneLimit
-	}
+	cfg.Buckets = cmp.Or(cfg.Buckets, defaultBuckets)
+	cfg.EndedKeep = cmp.Or(cfg.EndedKeep, defaultKeep)
+	cfg.TombstoneKeep = cmp.Or(cfg.TombstoneKeep, defaultKeep)
+	cfg.TombstoneLimit = cmp.Or(cfg.TombstoneLimit, defaultTombstoneLimit)
 	switch {
 	case cfg.Buckets < 1 || cfg.Buckets > MaxBuckets:
 		return nil, fmt.Errorf("memory: %d buckets: want 1 to %d", cfg.Buckets, MaxBuckets)
@@ -113,6 +105,24 @@ func (t *Timeline) in(ctx context.Context, n message.Bucket, do func(*bucket) er
 	err := do(b)
 	t.wrote(n, b)
 	return err
+}
+
+// see is in for a do that cannot fail.
+func (t *Timeline) see(ctx context.Context, n message.Bucket, do func(*bucket)) error {
+	return t.in(ctx, n, func(b *bucket) error {
+		do(b)
+		return nil
+	})
+}
+
+// each calls do with every bucket in turn.
+func (t *Timeline) each(ctx context.Context, do func(message.Bucket, *bucket)) error {
+	for n := range t.Buckets() {
+		if err := t.see(ctx, n, func(b *bucket) { do(n, b) }); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // under is in for a leader: it fails if the bucket's term is higher.

@@ -2,6 +2,7 @@ package memory
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"slices"
 
@@ -43,7 +44,7 @@ func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) schedule
 			}
 		}
 	}
-	if m.Older(origin(e)) == keeps { // the older push's content is the first, whenever it arrives
+	if m.Older(cmp.Or(e.message.Origin, e.uid)) == keeps { // the older push's content is the first, whenever it arrives
 		b.replace(e, m, now)
 		b.amended(e, true, cause{kind: message.KindReplaced}, now)
 	} else {
@@ -53,14 +54,6 @@ func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) schedule
 	}
 	b.remember(m, e.uid, now)
 	return scheduler.AddMerged
-}
-
-// origin returns the push whose content e has.
-func origin(e *entry) message.UID {
-	if e.message.Origin != "" {
-		return e.message.Origin
-	}
-	return e.uid
 }
 
 // replace gives a waiting message the content, due time and priority of a push. The message keeps its uid and its

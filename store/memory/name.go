@@ -32,10 +32,7 @@ var errManyNames = fmt.Errorf("%w: more than %d topics and keys have it; name th
 
 // nameBucket returns the bucket that a name belongs to.
 func (t *Timeline) nameBucket(id, key string) message.Bucket {
-	if key == "" {
-		key = id
-	}
-	return message.BucketOf(key, t.Buckets())
+	return message.BucketOf(message.HashedName(id, key), t.Buckets())
 }
 
 // last returns the last attempt under a name, or nil.

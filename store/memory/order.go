@@ -1,6 +1,7 @@
 package memory
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -18,6 +19,10 @@ type slot struct {
 
 func (s slot) before(other slot) bool {
 	return s.rank < other.rank || s.rank == other.rank && s.uid < other.uid
+}
+
+func (s slot) compare(other slot) int {
+	return cmp.Or(cmp.Compare(s.rank, other.rank), cmp.Compare(s.uid, other.uid))
 }
 
 // push adds an entry that is in no order.

@@ -116,7 +116,7 @@ func (t *Timeline) wrote(n message.Bucket, b *bucket) {
 		c.Bucket, c.Instance, c.Address = n, r.Instance, r.Address
 		e.Size += changeCost
 		if c.Message != nil {
-			e.Size += weight(c.Message)
+			e.Size += c.Message.Size()
 		}
 		if c.Rejected != nil {
 			e.Size += len(c.Rejected.Body)
@@ -130,7 +130,7 @@ func (t *Timeline) wrote(n message.Bucket, b *bucket) {
 // Unwritten reads the outbox. It ignores age, because nobody else writes here.
 func (t *Timeline) Unwritten(ctx context.Context, n message.Bucket, after string, age message.Milli, limit,
 	bytes int) (found []record.Entry, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		size := 0
 		for _, e := range b.outbox {
 			if e.ID <= after {
@@ -143,7 +143,6 @@ func (t *Timeline) Unwritten(ctx context.Context, n message.Bucket, after string
 			e.Changes = slices.Clone(e.Changes)
 			found = append(found, e)
 		}
-		return nil
 	})
 	return found, err
 }
@@ -187,10 +186,9 @@ func (t *Timeline) Quarantine(ctx context.Context, q record.Quarantined) error {
 func (t *Timeline) Quarantined(ctx context.Context, n message.Bucket,
 	after string) (list []record.Quarantined, next string, err error) {
 	from, _ := strconv.Atoi(after)
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		from = min(max(from, 0), len(b.quarantined))
 		list = slices.Clone(b.quarantined[from:min(from+record.QuarantinedPage, len(b.quarantined))])
-		return nil
 	})
 	return list, strconv.Itoa(from + len(list)), err
 }
@@ -198,20 +196,14 @@ func (t *Timeline) Quarantined(ctx context.Context, n message.Bucket,
 // Lags returns the backlog of each outbox.
 func (t *Timeline) Lags(ctx context.Context) ([]record.Lag, error) {
 	lags := make([]record.Lag, len(t.buckets))
-	for n := range t.Buckets() {
-		err := t.in(ctx, n, func(b *bucket) error {
-			lags[n] = record.Lag{Entries: len(b.outbox), Bytes: b.size, Quarantined: len(b.quarantined)}
-			for i := range b.outbox {
-				lags[n].Changes += len(b.outbox[i].Changes)
-			}
-			if len(b.outbox) > 0 {
-				lags[n].Oldest = b.outbox[0].Changes[0].At
-			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
+	err := t.each(ctx, func(n message.Bucket, b *bucket) {
+		lags[n] = record.Lag{Entries: len(b.outbox), Bytes: b.size, Quarantined: len(b.quarantined)}
+		for i := range b.outbox {
+			lags[n].Changes += len(b.outbox[i].Changes)
 		}
-	}
-	return lags, nil
+		if len(b.outbox) > 0 {
+			lags[n].Oldest = b.outbox[0].Changes[0].At
+		}
+	})
+	return lags, err
 }

@@ -226,7 +226,7 @@ handing:
 				more = true // there is room for others: that of the next of its line, too
 				continue
 			}
-			if bytes += weight(e.message); bytes > r.Bytes && (len(g.uids) > 0 || !r.Over) {
+			if bytes += e.message.Size(); bytes > r.Bytes && (len(g.uids) > 0 || !r.Over) {
 				break handing
 			}
 			length := r.Length
@@ -434,7 +434,7 @@ func (t *Timeline) Leases(ctx context.Context, n message.Bucket, q scheduler.Lea
 	if q.Limit < 1 {
 		return page, fmt.Errorf("leases: a limit of %d", q.Limit)
 	}
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		switch {
 		case q.Over:
 			b.over(q.Limit, now, &page)
@@ -447,7 +447,6 @@ func (t *Timeline) Leases(ctx context.Context, n message.Bucket, q scheduler.Lea
 				}
 			}
 		}
-		return nil
 	})
 	return page, err
 }
@@ -527,13 +526,12 @@ func (t *Timeline) Behind(ctx context.Context, uid message.UID, topic, key strin
 
 // Upcoming lists the topics of a bucket from which a message can be pulled by until.
 func (t *Timeline) Upcoming(ctx context.Context, n message.Bucket, until message.Milli) (topics []string, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		for topic, stretches := range b.pulls {
 			if stretches.due() <= until {
 				topics = append(topics, topic)
 			}
 		}
-		return nil
 	})
 	return topics, err
 }
@@ -564,20 +562,14 @@ func (t *Timeline) Pulled(ctx context.Context, topics []string,
 	for i := range counts {
 		counts[i].Due = make([]int, len(until))
 	}
-	for n := range t.Buckets() {
-		err := t.in(ctx, n, func(b *bucket) error {
-			for i, topic := range topics {
-				counts[i].Leased += b.topics[topic].leased
-				counts[i].Held += b.behind[topic]
-				for j, at := range until {
-					counts[i].Due[j] += b.pulls[topic].upTo(at, len(b.entries))
-				}
+	err := t.each(ctx, func(_ message.Bucket, b *bucket) {
+		for i, topic := range topics {
+			counts[i].Leased += b.topics[topic].leased
+			counts[i].Held += b.behind[topic]
+			for j, at := range until {
+				counts[i].Due[j] += b.pulls[topic].upTo(at, len(b.entries))
 			}
-			return nil
-		})
-		if err != nil {
-			return nil, err
 		}
-	}
-	return counts, nil
+	})
+	return counts, err
 }

@@ -22,22 +22,16 @@ func (t *Timeline) Standings(ctx context.Context) ([]record.Standing, error) {
 	standings := make([]record.Standing, len(t.buckets))
 	view := *t
 	view.recovering = true
-	for n := range t.Buckets() {
-		if err := view.in(ctx, n, func(b *bucket) error {
-			standings[n] = record.Standing{Now: thisRun, Certification: b.cert}
-			return nil
-		}); err != nil {
-			return nil, err
-		}
-	}
-	return standings, nil
+	err := view.each(ctx, func(n message.Bucket, b *bucket) {
+		standings[n] = record.Standing{Now: thisRun, Certification: b.cert}
+	})
+	return standings, err
 }
 
 // Audited notes the end of a full audit.
 func (t *Timeline) Audited(ctx context.Context, n message.Bucket, number uint64) error {
-	return t.in(ctx, n, func(b *bucket) error {
+	return t.see(ctx, n, func(b *bucket) {
 		b.cert.Audited = b.cert.Audited || b.cert.Number == number && !b.cert.Filling
-		return nil
 	})
 }
 
@@ -54,9 +48,8 @@ func (t *Timeline) Recovering(_ []record.Standing, term, number uint64) record.R
 // Claims lists the messages in flight.
 func (t *Timeline) Claims(ctx context.Context, n message.Bucket, after message.UID,
 	limit int) (uids []message.UID, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		uids = b.claimed.after(after, limit)
-		return nil
 	})
 	return uids, err
 }
@@ -64,11 +57,10 @@ func (t *Timeline) Claims(ctx context.Context, n message.Bucket, after message.U
 // Leased lists the leased messages. The cursor is the last uid.
 func (t *Timeline) Leased(ctx context.Context, n message.Bucket, cursor string,
 	limit int) (uids []message.UID, next string, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		if uids = b.leases.after(message.UID(cursor), limit); len(uids) == limit {
 			next = string(uids[limit-1])
 		}
-		return nil
 	})
 	return uids, next, err
 }
@@ -76,7 +68,7 @@ func (t *Timeline) Leased(ctx context.Context, n message.Bucket, cursor string,
 // Reclaim returns every claim to waiting.
 func (t *Timeline) Reclaim(ctx context.Context, n message.Bucket, term uint64, limit int,
 	now message.Milli) (int, error) {
-	count, _, err := t.sweep(ctx, n, term, math.MaxUint64, limit, now)
+	count, _, err := t.Sweep(ctx, n, term, math.MaxUint64, limit, now)
 	return count, err
 }
 
@@ -213,13 +205,12 @@ func (b *bucket) rename(e *entry, ended bool) {
 func (t *Timeline) Versions(ctx context.Context, n message.Bucket,
 	uids []message.UID) (stands map[message.UID]record.Stand, err error) {
 	stands = make(map[message.UID]record.Stand, len(uids))
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		for _, uid := range uids {
 			if e := b.entries[uid]; e != nil {
 				stands[uid] = record.Stand{State: e.state, Version: e.version}
 			}
 		}
-		return nil
 	})
 	return stands, err
 }
@@ -227,13 +218,12 @@ func (t *Timeline) Versions(ctx context.Context, n message.Bucket,
 // Walk lists the messages that have not ended, and the dead ones, by uid. The cursor is the last uid.
 func (t *Timeline) Walk(ctx context.Context, n message.Bucket, cursor string,
 	limit int) (uids []message.UID, next string, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
+	err = t.see(ctx, n, func(b *bucket) {
 		for uid, e := range b.entries {
 			if string(uid) > cursor && e.state.Kept() {
 				uids = append(uids, uid)
 			}
 		}
-		return nil
 	})
 	slices.Sort(uids)
 	limit = max(limit, 10_000) // each page scans every message

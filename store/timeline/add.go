@@ -18,14 +18,11 @@ func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message
 	topics := topicsOf(len(batch), func(i int) string { return batch[i].Topic })
 	args := make([]any, 4, 4+2*len(topics)+4*len(batch))
 	args[0], args[1], args[2], args[3] = int64(now), t.limit(), cmp.Or(t.cfg.CallLimit, scheduler.MaxCalls), len(topics)
-	for i := range topics {
-		args = append(args, topics[i].name, topics[i].n)
+	for topic, n := range topics {
+		args = append(args, topic, n)
 	}
 	for _, m := range batch {
-		size := fixedLen + 64 + len(m.Topic) + len(m.ID) + len(m.Key) + len(m.Body)
-		for _, h := range m.Headers {
-			size += len(h.Name) + len(h.Value) + 6
-		}
+		size := fixedLen + 64 + len(m.Topic) + len(m.ID) + len(m.Key) + m.Size() + 6*len(m.Headers)
 		packed, err := pack(make([]byte, 0, size), m)
 		if err != nil {
 			return nil, nil, err
@@ -47,34 +44,11 @@ func (t *Redis) Add(ctx context.Context, bucket message.Bucket, batch []*message
 	return results, a.earlier, t.added(c, batch, results, a)
 }
 
-// topicCount is how many messages of a batch have a topic.
-type topicCount struct {
-	name string
-	n    int
-}
-
-// topicsOf counts the topics of n messages, most of which usually share one.
-func topicsOf(n int, of func(i int) string) []topicCount {
-	var (
-		topics []topicCount
-		places map[string]int
-		at     int
-	)
+// topicsOf counts the topics of n messages.
+func topicsOf(n int, of func(i int) string) map[string]int {
+	topics := map[string]int{}
 	for i := range n {
-		topic := of(i)
-		if len(topics) == 0 || topics[at].name != topic {
-			if places == nil {
-				places = map[string]int{}
-			}
-			place, known := places[topic]
-			if !known {
-				place = len(topics)
-				places[topic] = place
-				topics = append(topics, topicCount{name: topic})
-			}
-			at = place
-		}
-		topics[at].n++
+		topics[of(i)]++
 	}
 	return topics
 }

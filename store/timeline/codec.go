@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -290,10 +291,7 @@ func (r *reader) cause(uncertain bool) (kind message.Kind, other message.UID, re
 	reason = packed[in.at:]
 	r.bad = r.bad || in.bad || !kind.Valid() || other != "" && !message.IsUID(string(other)) ||
 		kind.Names() != (other != "")
-	if reason == "" {
-		reason = kind.Words(other, uncertain)
-	}
-	return kind, other, reason
+	return kind, other, cmp.Or(reason, kind.Words(other, uncertain))
 }
 
 // unpackInfo reads a value of msg, live or ended. claimed and mark are read from the other keys.

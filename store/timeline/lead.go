@@ -86,8 +86,8 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, term uint64, 
 	topics := topicsOf(len(ends), func(i int) string { return ends[i].Message.Topic })
 	args := make([]any, 5, 5+2*len(topics)+4*len(ends))
 	args[0], args[1], args[2], args[4] = text(term), int64(now), len(ends), len(topics)
-	for i := range topics {
-		args = append(args, topics[i].name, topics[i].n)
+	for topic, n := range topics {
+		args = append(args, topic, n)
 	}
 	first := len(args)
 	for i := range ends {

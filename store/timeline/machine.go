@@ -85,8 +85,7 @@ func (m *Machine) ID() (int, bool) {
 // Run holds the lease until ctx ends, then releases it. It always returns nil: if no lease can be acquired, Run tries
 // again.
 func (m *Machine) Run(ctx context.Context) error {
-	ticker := time.NewTicker(machineRenew)
-	defer ticker.Stop()
+	ticker := time.Tick(machineRenew)
 	for {
 		if err := m.renew(ctx, machineLease); err != nil && ctx.Err() == nil {
 			m.cfg.Log.Warn().Err(err).Msg("machine id lease not renewed")
@@ -101,7 +100,7 @@ func (m *Machine) Run(ctx context.Context) error {
 				}
 			}
 			return nil
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 }
@@ -128,9 +127,7 @@ func (m *Machine) renew(ctx context.Context, lease time.Duration) error {
 			m.tries = 0
 			return nil
 		}
-		if first == nil {
-			first = err
-		}
+		first = cmp.Or(first, err)
 		if lease == 0 {
 			break
 		}

@@ -225,8 +225,7 @@ func (t *Redis) SampleClock(ctx context.Context, clock *scheduler.Clock) error {
 
 // WatchClock samples Redis's time until ctx ends.
 func (t *Redis) WatchClock(ctx context.Context, clock *scheduler.Clock, every, timeout time.Duration) {
-	ticker := time.NewTicker(every)
-	defer ticker.Stop()
+	ticker := time.Tick(every)
 	for {
 		call, cancel := context.WithTimeout(ctx, timeout)
 		_ = t.SampleClock(call, clock) // the median does without a missing sample
@@ -234,7 +233,7 @@ func (t *Redis) WatchClock(ctx context.Context, clock *scheduler.Clock, every, t
 		select {
 		case <-ctx.Done():
 			return
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 }

@@ -1,6 +1,7 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -119,12 +120,9 @@ func (t *Redis) Settle(ctx context.Context, bucket message.Bucket, term uint64, 
 	}
 	for i := 0; i < len(items); {
 		s, n := items[i], 0
-		nonce, reason := "", s.Reason
+		nonce, reason := "", cmp.Or(s.Reason, s.Kind.Words("", false))
 		if s.Nonce > 0 {
 			nonce = s.Nonce.String()
-		}
-		if reason == "" {
-			reason = s.Kind.Words("", false)
 		}
 		at := len(args)
 		args = append(args, verbs[s.Verb], s.Topic, nonce, int64(s.Number), flag(s.Over), int(s.Kind), reason, 0)
@@ -343,10 +341,7 @@ func (t *Redis) Pulled(ctx context.Context, topics []string,
 // Leased walks the leased messages.
 func (t *Redis) Leased(ctx context.Context, bucket message.Bucket, cursor string,
 	limit int) (uids []message.UID, next string, err error) {
-	if cursor == "" {
-		cursor = "0"
-	}
-	a := t.run(ctx, &call{bucket: bucket, script: "leased", args: []any{cursor, limit}})
+	a := t.run(ctx, &call{bucket: bucket, script: "leased", args: []any{cmp.Or(cursor, "0"), limit}})
 	if next = a.text("next"); next == "0" {
 		next = ""
 	}

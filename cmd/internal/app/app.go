@@ -122,11 +122,8 @@ func (a *App) wireNATS() (err error) {
 		return fmt.Errorf("build publisher: %w", err)
 	}
 	a.contents = intake.NewContents(a.conn, a.cfg.Namespace)
-	a.natsClock, err = intake.NewClockSampler(
+	a.natsClock = intake.NewClockSampler(
 		intake.ClockConfig{Conn: a.conn, Namespace: a.cfg.Namespace, Clock: a.clock, Log: a.log})
-	if err != nil {
-		return fmt.Errorf("build nats clock: %w", err)
-	}
 	return nil
 }
 
@@ -147,7 +144,7 @@ func (a *App) wireScheduler() (err error) {
 	if err != nil {
 		return fmt.Errorf("build leader: %w", err)
 	}
-	a.nudge, err = request.NewNudge(request.NudgeConfig{
+	a.nudge = request.NewNudge(request.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
 		Heard: func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
 		HeardTopic: func(topic string, due message.Milli) {
@@ -155,16 +152,10 @@ func (a *App) wireScheduler() (err error) {
 			a.webhooks.Heard(topic, due)
 		},
 	})
-	if err != nil {
-		return fmt.Errorf("build nudge: %w", err)
-	}
-	a.pauses, err = request.NewPauses(request.PausesConfig{
+	a.pauses = request.NewPauses(request.PausesConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
 		Read: a.leader.ReadPauses,
 	})
-	if err != nil {
-		return fmt.Errorf("build pauses: %w", err)
-	}
 	a.scheduler, err = scheduler.New(scheduler.Config{
 		Timeline: a.store, Clock: a.clock, IDs: scheduler.NewIDs(a.machine, time.Now),
 		MaxDelay: wire.MaxDelay, EndedKeep: a.cfg.Ended.Keep, NamesKeep: a.namesKeep(),
@@ -247,22 +238,16 @@ func (a *App) wireIntake() (err error) {
 	if err != nil {
 		return fmt.Errorf("build intake: %w", err)
 	}
-	a.rejects, err = rejects.New(rejects.Config{
+	a.rejects = rejects.New(rejects.Config{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, SizeLimit: a.cfg.HTTP.LargestMessage(),
 	})
-	if err != nil {
-		return fmt.Errorf("build rejects: %w", err)
-	}
 	return nil
 }
 
 func (a *App) wireElection() (err error) {
-	a.resign, err = request.NewResign(request.ResignConfig{
+	a.resign = request.NewResign(request.ResignConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Log: a.log,
 	})
-	if err != nil {
-		return fmt.Errorf("build resign: %w", err)
-	}
 	a.cluster = &cluster{ask: a.resign.Ask}
 	if a.node, a.race, err = a.elect(); err != nil {
 		return fmt.Errorf("build election: %w", err)
@@ -461,7 +446,7 @@ func (a *App) await(ctx context.Context, what string, bound time.Duration, unfit
 			return nil
 		}
 		a.log.Warn().Err(err).Dur("retry", pause).Msg("waiting for " + what)
-		if !rest(ctx, pause) {
+		if scheduler.Sleep(ctx, pause) != nil {
 			return nil
 		}
 	}

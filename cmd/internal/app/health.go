@@ -94,8 +94,7 @@ func (h *health) runJournal(ctx context.Context) error {
 
 // every calls look at once and then every healthPause, each time for at most bound.
 func (h *health) every(ctx context.Context, bound time.Duration, look func(context.Context)) error {
-	ticker := time.NewTicker(healthPause)
-	defer ticker.Stop()
+	ticker := time.Tick(healthPause)
 	for {
 		call, cancel := context.WithTimeout(ctx, bound)
 		look(call)
@@ -103,7 +102,7 @@ func (h *health) every(ctx context.Context, bound time.Duration, look func(conte
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-ticker.C:
+		case <-ticker:
 		}
 	}
 }

@@ -79,7 +79,6 @@ var drivers = map[string][]string{
 	"github.com/pressly/goose":       {"store/journal"},
 	"modernc.org/sqlite":             {"store/journal"},
 	"go.yaml.in/yaml":                {"cmd/internal/config"},
-	"github.com/knadh/koanf":         {"cmd/internal/config"},
 }
 
 type goPackage struct {

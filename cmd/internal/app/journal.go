@@ -240,18 +240,6 @@ func (a *App) prepareJournal(ctx context.Context) error {
 	return err
 }
 
-// rest waits for d; it reports whether ctx is still active.
-func rest(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C:
-		return true
-	}
-}
-
 // audit compares the store with the journal from time to time, and soon after a recovery, and repairs the differences.
 func (a *App) audit(ctx context.Context, recovered <-chan struct{}) error {
 	wait := a.cfg.Journal.Audit

@@ -24,9 +24,12 @@ type journalAPI struct {
 // away returns the caller's error for a journal that does not answer.
 func (d *journalAPI) away(step string, err error) error { return d.silent("the journal", step, err) }
 
-// silent returns the caller's error for a part that does not answer. The cause is only logged, since it may name hosts
-// and statements.
+// silent returns the caller's error for a part that does not answer, or nil if it did. The cause is only logged, since
+// it may name hosts and statements.
 func (d *journalAPI) silent(part, step string, err error) error {
+	if err == nil {
+		return nil
+	}
 	d.a.log.Warn().Err(err).Str("step", step).Msg(part + " does not answer")
 	return fmt.Errorf("%w: %s does not answer", scheduler.ErrUnavailable, part)
 }
@@ -95,10 +98,7 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.L
 // Rejects returns rejected pushes, the latest first.
 func (d *journalAPI) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
 	found, err := d.a.journal.store.Rejects(ctx, ref, limit)
-	if err != nil {
-		return nil, d.away("find rejects", err)
-	}
-	return found, nil
+	return found, d.away("find rejects", err)
 }
 
 // Resolve returns the one message that a restore refers to: the one that the timeline finds by the name, else the one
@@ -111,19 +111,13 @@ func (d *journalAPI) Resolve(ctx context.Context, ref scheduler.Ref) (message.UI
 // List returns a page of records.
 func (d *journalAPI) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
 	records, err := d.a.journal.store.List(ctx, q)
-	if err != nil {
-		return nil, d.away("list", err)
-	}
-	return records, nil
+	return records, d.away("list", err)
 }
 
 // Forecast counts the messages that fall due, by step.
 func (d *journalAPI) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
 	steps, err := d.a.journal.store.Forecast(ctx, q)
-	if err != nil {
-		return nil, d.away("forecast", err)
-	}
-	return steps, nil
+	return steps, d.away("forecast", err)
 }
 
 // Lag returns the changes that are not in the journal yet, over all buckets.
@@ -138,9 +132,6 @@ func (d *journalAPI) Lag(ctx context.Context) (record.Lag, error) {
 // Restore brings messages back from the journal.
 func (d *journalAPI) Restore(ctx context.Context, req record.RestoreRequest,
 	progress func(record.RestoreReport)) (record.RestoreReport, error) {
-	if err := d.a.gate.admit(); err != nil {
-		return record.RestoreReport{}, err
-	}
 	if err := d.drained(ctx); err != nil {
 		return record.RestoreReport{}, err
 	}
@@ -170,6 +161,9 @@ func (d *journalAPI) public(step string, err error) error {
 // drained waits until the journal has the store's recent changes: before that, it may still show ended messages as
 // waiting.
 func (d *journalAPI) drained(ctx context.Context) error {
+	if err := d.a.gate.admit(); err != nil {
+		return err
+	}
 	for until := time.Now().Add(drainWait); ; {
 		lags, err := d.a.store.Lags(ctx)
 		for bucket := 0; err == nil && bucket < len(lags); bucket++ {
@@ -182,7 +176,7 @@ func (d *journalAPI) drained(ctx context.Context) error {
 		if lag.Oldest == 0 || d.a.clock.Milli().Add(-drainYoung) < lag.Oldest {
 			return nil
 		}
-		if time.Now().After(until) || !rest(ctx, recoverPause) {
+		if time.Now().After(until) || scheduler.Sleep(ctx, recoverPause) != nil {
 			return fmt.Errorf("%w: %d changes are on their way to the journal, the oldest since %s",
 				scheduler.ErrUnavailable, lag.Changes, lag.Oldest.Time().Format(time.RFC3339))
 		}
@@ -197,9 +191,6 @@ const (
 // Verify compares the timeline with the journal.
 func (d *journalAPI) Verify(ctx context.Context, req record.VerifyRequest,
 	progress func(record.VerifyReport)) (record.VerifyReport, error) {
-	if err := d.a.gate.admit(); err != nil {
-		return record.VerifyReport{}, err
-	}
 	if err := d.drained(ctx); err != nil {
 		return record.VerifyReport{}, err
 	}

@@ -44,20 +44,12 @@ func (m *mender) wait(ctx context.Context, bucket message.Bucket) error {
 	m.mu.Lock()
 	m.waiting[bucket] = ready
 	m.mu.Unlock()
-	kicked(m.kick)
+	scheduler.Signal(m.kick)
 	select {
 	case <-ready:
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// kicked sends on a channel of capacity 1 without blocking.
-func kicked(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
 	}
 }
 
@@ -87,7 +79,7 @@ func (m *mender) run(ctx context.Context) error {
 				return nil
 			}
 		}
-		if !first && !rest(ctx, gatherPause) {
+		if !first && scheduler.Sleep(ctx, gatherPause) != nil {
 			return nil
 		}
 		if err := m.mend(ctx); err != nil {
@@ -110,7 +102,7 @@ func (m *mender) mend(ctx context.Context) error {
 			err = fmt.Errorf("%w: buckets %v do not answer", scheduler.ErrUnavailable, result.Away)
 		}
 		if result.Buckets > 0 {
-			kicked(m.recovered)
+			scheduler.Signal(m.recovered)
 		}
 		if err == nil {
 			continue
@@ -119,7 +111,7 @@ func (m *mender) mend(ctx context.Context) error {
 			m.a.log.Warn().Err(err).Uint64("term", m.term).Msg("the store cannot be certified yet")
 			last = err.Error()
 		}
-		if !rest(ctx, recoverPause) {
+		if scheduler.Sleep(ctx, recoverPause) != nil {
 			return nil
 		}
 	}

@@ -128,7 +128,7 @@ func (o *opened) openHTTP(context.Context) (err error) {
 	if o.listener, err = o.listen("http.listen", o.cfg.HTTP.Listen); err != nil {
 		return err
 	}
-	o.address = o.cfg.Advertised(o.listener.Addr())
+	o.address = o.cfg.Advertised(o.listener.Addr().String())
 	if at := o.cfg.HTTP.ProbeListen; at != "" {
 		if o.probes, err = o.listen("http.probe_listen", at); err != nil {
 			return err

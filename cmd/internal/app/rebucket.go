@@ -83,7 +83,8 @@ func (r *rebucket) run(ctx context.Context) (err error) {
 		stop(r.node.Run(ctx))
 		return nil
 	})
-	for until := time.Now().Add(4 * r.cfg.ZooKeeper.Session); len(begun) == 0 && rest(ctx, recoverPause); {
+	until := time.Now().Add(4 * r.cfg.ZooKeeper.Session)
+	for len(begun) == 0 && scheduler.Sleep(ctx, recoverPause) == nil {
 		if err := r.alone(ctx); errors.Is(err, errRegistered) || time.Now().After(until) {
 			stop(errors.Join(errors.New("cannot lead"), err))
 		}
@@ -166,10 +167,9 @@ func (r *rebucket) empty(ctx context.Context) (err error) {
 // calm waits until no instance is registered. One that is restarted again and again is gone from time to time; one that
 // stays may have seen the old number before the work began.
 func (r *rebucket) calm(ctx context.Context) (err error) {
-	for until := time.Now().Add(10 * r.cfg.ZooKeeper.Session); time.Now().Before(until); rest(ctx, recoverPause) {
-		if err = r.alone(ctx); err == nil || ctx.Err() != nil {
-			break
-		}
+	until := time.Now().Add(10 * r.cfg.ZooKeeper.Session)
+	for err = r.alone(ctx); err != nil && time.Now().Before(until) && scheduler.Sleep(ctx, recoverPause) == nil; {
+		err = r.alone(ctx)
 	}
 	return err
 }

@@ -14,10 +14,6 @@ import (
 
 // Reload applies the settings that may change while the instance runs. The caller has checked them as a whole.
 func (a *App) Reload(next config.Serve) error {
-	names, err := a.cfg.NeedRestart(next)
-	if err != nil {
-		return fmt.Errorf("reload: %w", err)
-	}
 	if err := useTopics(a.topics, next); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
@@ -26,7 +22,7 @@ func (a *App) Reload(next config.Serve) error {
 	}
 	a.api.SetTokens(tokensOf(next.HTTP.Tokens))
 	log := a.log.Info().Int("topics", len(next.Topics)).Int("tokens", len(next.HTTP.Tokens))
-	if len(names) > 0 {
+	if names := a.cfg.NeedRestart(next); len(names) > 0 {
 		log = log.Strs("need_a_restart", names)
 	}
 	log.Msg("settings loaded again")

@@ -58,7 +58,7 @@ func (s *sameStore) admit(ctx context.Context, c *cluster) error {
 		if !s.other.Load() && (known || time.Since(began) > admitPatience) {
 			return nil
 		}
-		if !rest(ctx, recoverPause) {
+		if scheduler.Sleep(ctx, recoverPause) != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -70,7 +70,7 @@ func (s *sameStore) run(ctx context.Context, c *cluster) error {
 	if s.identity == nil {
 		return nil
 	}
-	for rest(ctx, sameStorePause) {
+	for scheduler.Sleep(ctx, sameStorePause) == nil {
 		s.look(ctx, c, s.cfg.ZooKeeper.Session+sameStorePause)
 	}
 	return nil

@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -24,14 +25,14 @@ func identifier(max int) text {
 	limit := fmt.Sprintf("1 to %d of a-z, 0-9, _ and -, beginning with a letter or digit", max)
 	return text{"name", limit, func(s string) string {
 		inside := func(r rune) bool { return 'a' <= r && r <= 'z' || '0' <= r && r <= '9' || r == '_' || r == '-' }
-		return firstOf(atMost(s, max), alien(s, inside),
+		return cmp.Or(atMost(s, max), alien(s, inside),
 			alien(s[:min(len(s), 1)], func(r rune) bool { return r != '_' && r != '-' }))
 	}}
 }
 
 func label(max int) text {
 	return text{"name", fmt.Sprintf("1 to %d of A-Z, a-z, 0-9, _, . and -", max),
-		func(s string) string { return firstOf(atMost(s, max), alien(s, inHost)) }}
+		func(s string) string { return cmp.Or(atMost(s, max), alien(s, inHost)) }}
 }
 
 func atMost(s string, max int) string {
@@ -65,7 +66,7 @@ func prefix() text {
 		"1 to %d of A-Z, a-z, 0-9, _ and -, in parts separated by dots; must not begin with tarry, _INBOX or "+
 			"$", maxPrefix)
 	return text{"subject", limit, func(s string) string {
-		return firstOf(atMost(s, maxPrefix), alien(s, inHost), phrase(wire.CheckPrefix(s)))
+		return cmp.Or(atMost(s, maxPrefix), alien(s, inHost), phrase(wire.CheckPrefix(s)))
 	}}
 }
 
@@ -110,15 +111,6 @@ func length(s string, min, max int) string {
 		return fmt.Sprintf("is shorter than %d bytes", min)
 	case len(s) > max:
 		return fmt.Sprintf("is longer than %d bytes", max)
-	}
-	return ""
-}
-
-func firstOf(phrases ...string) string {
-	for _, phrase := range phrases {
-		if phrase != "" {
-			return phrase
-		}
 	}
 	return ""
 }
@@ -182,7 +174,7 @@ const maxDSN = 2048
 func dsn() text {
 	limit := fmt.Sprintf("user:password@tcp(host:port)/database, or sqlite: and a file; up to %d bytes", maxDSN)
 	return text{"secret", limit, func(s string) string {
-		if phrase := firstOf(printable(s), length(s, 1, maxDSN)); phrase != "" {
+		if phrase := cmp.Or(printable(s), length(s, 1, maxDSN)); phrase != "" {
 			return phrase
 		}
 		if file, lite := strings.CutPrefix(s, "sqlite:"); lite {
@@ -242,7 +234,7 @@ func directory() text {
 	}}
 }
 
-func checkPath(s string) string { return firstOf(atMost(s, maxPath), printable(s)) }
+func checkPath(s string) string { return cmp.Or(atMost(s, maxPath), printable(s)) }
 
 // reason removes operation and path from a file error: the message has the path already.
 func reason(err error) string {
@@ -287,7 +279,7 @@ func dialAddress() text {
 // hostName is a name in the form of a Host header, without a port.
 func hostName() text {
 	return text{"host", "a host's name without scheme and port, 1 to 253 of A-Z, a-z, 0-9, _, . and -",
-		func(s string) string { return firstOf(atMost(s, 253), alien(s, inHost)) }}
+		func(s string) string { return cmp.Or(atMost(s, 253), alien(s, inHost)) }}
 }
 
 func network() text {
@@ -316,7 +308,7 @@ func checkDial(s string) string {
 }
 
 func splitAddress(s string, lowest int) (host, phrase string) {
-	if phrase := firstOf(noCredentials(s), printable(s)); phrase != "" {
+	if phrase := cmp.Or(noCredentials(s), printable(s)); phrase != "" {
 		return "", phrase
 	}
 	if strings.Contains(s, "/") {
@@ -329,7 +321,7 @@ func splitAddress(s string, lowest int) (host, phrase string) {
 		}
 		return "", "is not host:port (IPv6 as [::1]:7070)"
 	}
-	return host, firstOf(checkHost(host), checkPort(port, lowest))
+	return host, cmp.Or(checkHost(host), checkPort(port, lowest))
 }
 
 func checkPort(port string, lowest int) string {
@@ -353,9 +345,9 @@ func checkHost(host string) string {
 	return ""
 }
 
-// loopback reports whether an address can be reached only from this machine. A name other than localhost may resolve to
+// Loopback reports whether an address can be reached only from this machine. A name other than localhost may resolve to
 // anything, so it does not count.
-func loopback(address string) bool {
+func Loopback(address string) bool {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return false
@@ -395,7 +387,7 @@ func targetURL() text {
 }
 
 func checkURL(s string) string {
-	if phrase := firstOf(noCredentials(s), printable(s)); phrase != "" {
+	if phrase := cmp.Or(noCredentials(s), printable(s)); phrase != "" {
 		return phrase
 	}
 	u, err := url.Parse(s)
@@ -409,7 +401,7 @@ func checkURL(s string) string {
 	case u.Hostname() == "":
 		return "names no host"
 	case u.Port() != "" || strings.HasSuffix(u.Host, ":"):
-		return firstOf(checkHost(u.Hostname()), checkPort(u.Port(), 1))
+		return cmp.Or(checkHost(u.Hostname()), checkPort(u.Port(), 1))
 	}
 	return checkHost(u.Hostname())
 }

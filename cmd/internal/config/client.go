@@ -1,6 +1,7 @@
 package config
 
 import (
+	"cmp"
 	"crypto/tls"
 	"crypto/x509"
 	"fmt"
@@ -13,31 +14,23 @@ import (
 
 // Client are the settings of the commands that call an instance, checked.
 type Client struct {
-	Server  string        `koanf:"server"` // may end in "/"
-	Token   Secret        `koanf:"token"`
-	JSON    bool          `koanf:"json"`
-	Timeout time.Duration `koanf:"timeout"`
-	TLS     ClientTLS     `koanf:"tls"`
-}
-
-// ClientTLS says how an https server is verified, and which certificate is presented to it. All may be empty; Cert and
-// Key are both set or both empty.
-type ClientTLS struct {
-	CA         string `koanf:"ca"`
-	Cert       string `koanf:"cert"`
-	Key        string `koanf:"key"`
-	ServerName string `koanf:"server_name"`
+	Server  string        `setting:"server"` // may end in "/"
+	Token   Secret        `setting:"token"`
+	JSON    bool          `setting:"json"`
+	Timeout time.Duration `setting:"timeout"`
+	// TLS says how an https server is verified, and which certificate is presented to it. All may be empty; Cert and Key
+	// are both set or both empty.
+	TLS        TLS    `setting:"tls"`
+	ServerName string `setting:"tls.server_name"`
 }
 
 // Config reads the certificates; it returns nil if none is set.
-func (c ClientTLS) Config() (*tls.Config, error) {
-	made, err := TLS{CA: c.CA, Cert: c.Cert, Key: c.Key}.Client("tls")
+func (c Client) Config() (*tls.Config, error) {
+	made, err := c.TLS.Client("tls")
 	if err != nil || c.ServerName == "" {
 		return made, err
 	}
-	if made == nil {
-		made = &tls.Config{MinVersion: tls.VersionTLS12}
-	}
+	made = cmp.Or(made, &tls.Config{MinVersion: tls.VersionTLS12})
 	made.ServerName = c.ServerName
 	return made, nil
 }
@@ -71,11 +64,11 @@ func (l *loader) client(ready bool) (Client, error) {
 // file. A client command uses it unless a server is set. If those settings do not determine the address, as with port
 // 0, the default applies.
 func (l *loader) nearby(otherwise string) string {
-	listen := l.merged.String("http.listen")
+	listen, _ := l.merged["http.listen"].(string)
 	if listenAddress().check(listen) == "" && !strings.HasSuffix(listen, ":0") {
 		otherwise = "http://" + reached(listen, "127.0.0.1")
 	}
-	if l.merged.String("http.tls.cert") != "" {
+	if cert, _ := l.merged["http.tls.cert"].(string); cert != "" {
 		otherwise = "https://" + strings.TrimPrefix(otherwise, "http://")
 	}
 	return otherwise

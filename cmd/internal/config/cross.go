@@ -111,13 +111,13 @@ func (l *loader) checkSeeds(s Serve) {
 	named := slices.ContainsFunc(s.HTTP.Tokens, func(t Token) bool { return t.Name == s.Seeds.Token })
 	l.refuseIf(s.Seeds.Token != "" && !named, "seeds.token", "is none of http.tokens", "the name of one of them",
 		"http.tokens", "http.tokens_file", "seeds.listen")
-	l.refuseIf(s.Seeds.Listen != "" && !s.Seeds.Insecure && !loopback(s.Seeds.Listen), "seeds.listen",
+	l.refuseIf(s.Seeds.Listen != "" && !s.Seeds.Insecure && !Loopback(s.Seeds.Listen), "seeds.listen",
 		"lets other machines in without a token", "a loopback address, or seeds.insecure: true", "seeds.insecure")
 }
 
 // guarded refuses to serve other machines without a token unless that was requested explicitly.
 func (l *loader) guarded(name string, h HTTP) {
-	if h.Token != "" || len(h.Tokens) > 0 || h.Insecure || loopback(h.Listen) ||
+	if h.Token != "" || len(h.Tokens) > 0 || h.Insecure || Loopback(h.Listen) ||
 		!l.good(name, "http.token", "http.tokens", "http.tokens_file", "http.insecure") {
 		return
 	}

@@ -16,10 +16,10 @@
 //
 //	defaults  <  YAML file (--config or TARRY_CONFIG)  <  environment  <  flags
 //
-// koanf reads each layer (its providers confmap, file, env and posflag), merges them, and fills the structs. Between
-// merging and filling, each effective value is read by the limit of its row; values hidden by a higher layer are
-// ignored. A decode hook could not do that: it gets the type of a field but not its name, and fields of one type have
-// different limits. Nor could the structs be checked afterwards: by then 0123 in YAML, a number, would be a password.
+// Each layer is a map from names to what was given. Between merging them and filling the structs, each effective value
+// is read by the limit of its row; values hidden by a higher layer are ignored. The libraries for settings cannot do
+// that: their hooks get the type of a field but not its name, and fields of one type have different limits. Nor could
+// the structs be checked afterwards: by then 0123 in YAML, a number, would be a password.
 //
 //   - A YAML key without a value and an empty environment variable count as not given. An empty flag and a quoted
 //     empty YAML text do count: they clear a setting that may be empty and are refused for any other.

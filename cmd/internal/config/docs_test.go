@@ -111,8 +111,25 @@ func TestTheAdvertisedAddressIsOneThatOthersCanUse(t *testing.T) {
 		{"", &net.TCPAddr{Port: 7070}, host + ":7070"},
 		{"", &net.UnixAddr{Name: "/run/x", Net: "unix"}, "/run/x"},
 	} {
-		if got := (Serve{Peer: Peer{Advertise: c.set}}).Advertised(c.addr); got != c.want {
+		if got := (Serve{Peer: Peer{Advertise: c.set}}).Advertised(c.addr.String()); got != c.want {
 			t.Errorf("%q, %v: got %s, want %s", c.set, c.addr, got, c.want)
+		}
+	}
+}
+
+func TestJournal_HasThePasswordThatTheDriverReads(t *testing.T) {
+	t.Parallel()
+	for dsn, want := range map[string]string{
+		"me:p@ss/word:x@tcp(h:3306)/db?a=b": "p@ss/word:x",
+		"me@tcp(h)/db":                      "",
+		"me:@tcp(h)/db":                     "",
+		"sqlite:/a/b@c":                     "",
+		"/db":                               "",
+		"":                                  "",
+	} {
+		j := Journal{DSN: Secret(dsn)}
+		if got := j.Password(); got != want {
+			t.Errorf("%s: got %q, want %q", dsn, got, want)
 		}
 	}
 }

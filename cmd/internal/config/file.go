@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"regexp"
@@ -13,17 +12,12 @@ import (
 	"strconv"
 	"strings"
 
-	flat "github.com/knadh/koanf/maps"
-	yamlparser "github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/file"
-	"github.com/knadh/koanf/v2"
 	"go.yaml.in/yaml/v3"
 )
 
-// file returns the layer of a YAML file. Its error is a phrase, if the file cannot be read at all; single bad keys are
-// refused and skipped.
-func (l *loader) file(path string) (layer, error) {
+// file returns the values of a YAML file by name. Its error is a phrase, if the file cannot be read at all; single bad
+// keys are refused and skipped.
+func (l *loader) file(path string) (map[string]any, error) {
 	w := walk{loader: l, path: path, found: map[string]any{}, rows: map[string]setting{}, lists: map[string]bool{},
 		sections: map[string]bool{}}
 	for _, s := range settings() {
@@ -45,28 +39,27 @@ func (l *loader) file(path string) (layer, error) {
 	}
 	tree, err := readYAML(path)
 	if err != nil {
-		return layer{}, err
+		return nil, err
 	}
-	w.section("", tree.Raw())
+	w.section("", tree)
 	slices.Sort(w.unknown)
 	l.unknown(w.unknown, w.known, path)
-	return layer{l.layer(confmap.Provider(w.found, "."), nil), func(string) string { return path }}, nil
+	return w.found, nil
 }
 
 // readYAML reads a file of settings, which is never large. Its errors are phrases.
-func readYAML(path string) (*koanf.Koanf, error) {
+func readYAML(path string) (map[string]any, error) {
 	if phrase := readableFile().check(path); phrase != "" {
 		return nil, errors.New(phrase)
 	}
 	if info, err := os.Stat(path); err == nil && info.Size() > maxFile {
 		return nil, errors.New("is larger than " + showSize(maxFile))
 	}
-	k := koanf.New(".")
-	err := k.Load(file.Provider(path), document{})
-	if failed, ok := errors.AsType[*fs.PathError](err); ok {
-		err = errors.New("cannot be read: " + reason(failed))
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, errors.New("cannot be read: " + reason(err))
 	}
-	return k, err
+	return parse(content)
 }
 
 const maxFile = 1 << 20
@@ -184,12 +177,9 @@ func texts(list []any) (all []string) {
 	return all
 }
 
-// document is koanf's parser for the one document of a file. Its errors are phrases and quote nothing from the file but
-// line numbers.
-type document struct{ *yamlparser.YAML }
-
-// Unmarshal parses the document, and checks it before YAML discards the spelling of values.
-func (document) Unmarshal(content []byte) (tree map[string]any, err error) {
+// parse reads the one document of a file, and checks it before YAML discards the spelling of values. Its errors are
+// phrases and quote nothing from the file but line numbers.
+func parse(content []byte) (tree map[string]any, err error) {
 	var node yaml.Node
 	documents := yaml.NewDecoder(bytes.NewReader(content))
 	switch err := documents.Decode(&node); {
@@ -214,7 +204,7 @@ func (document) Unmarshal(content []byte) (tree map[string]any, err error) {
 }
 
 // unquoted refuses values that YAML would silently drop: of "password: &x!" it keeps nothing but an anchor, and of
-// "password: !x" nothing but a tag.
+// "password: !x" nothing but a tag. It makes every name text, also one that looks like a number.
 func unquoted(node *yaml.Node) error {
 	if node.Anchor != "" && node.Kind == yaml.ScalarNode && node.Value == "" && node.Style == 0 {
 		return fmt.Errorf(
@@ -223,7 +213,10 @@ func unquoted(node *yaml.Node) error {
 	if node.Style&yaml.TaggedStyle != 0 && !strings.HasPrefix(node.ShortTag(), "!!") {
 		return fmt.Errorf("has a tag at line %d (a value that begins with ! needs quotes)", node.Line)
 	}
-	for _, inner := range node.Content {
+	for i, inner := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 0 && inner.Kind == yaml.ScalarNode && inner.ShortTag() != "!!merge" {
+			inner.Tag = "!!str"
+		}
 		if err := unquoted(inner); err != nil {
 			return err
 		}
@@ -381,5 +374,5 @@ func (r *reading) item(at string, value any) map[string]any {
 		}
 		r.refuse(at+"."+shownName(key), Problem{Wrong: wrong})
 	}
-	return flat.Unflatten(item, ".")
+	return item
 }

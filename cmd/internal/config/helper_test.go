@@ -10,10 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/knadh/koanf/parsers/yaml"
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
+	"go.yaml.in/yaml/v3"
 )
 
 // load is the Load of a command; it gives a pointer to the settings.
@@ -66,15 +64,27 @@ func write(t *testing.T, text string) string {
 // nested is settings by name as a YAML file.
 func nested(t *testing.T, values map[string]any) string {
 	t.Helper()
-	k := koanf.New(".")
-	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
-		t.Fatal(err)
-	}
-	text, err := k.Marshal(yaml.Parser())
+	text, err := yaml.Marshal(nest(values))
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
+}
+
+// nest makes the parts of names sections.
+func nest(values map[string]any) map[string]any {
+	tree := map[string]any{}
+	for name, value := range values {
+		parts, at := strings.Split(name, "."), tree
+		for _, part := range parts[:len(parts)-1] {
+			if at[part] == nil {
+				at[part] = map[string]any{}
+			}
+			at = at[part].(map[string]any)
+		}
+		at[parts[len(parts)-1]] = value
+	}
+	return tree
 }
 
 // value is what the settings hold under a name, as text.
@@ -162,11 +172,7 @@ func encode(target any, of command) ([]byte, error) {
 			}
 		}
 	}
-	k := koanf.New(".")
-	if err := k.Load(confmap.Provider(values, "."), nil); err != nil {
-		return nil, fmt.Errorf("nest settings: %w", err)
-	}
-	text, err := k.Marshal(yaml.Parser())
+	text, err := yaml.Marshal(nest(values))
 	if err != nil {
 		return nil, fmt.Errorf("encode settings: %w", err)
 	}
@@ -218,7 +224,7 @@ func lists(target any) map[string]reflect.Value {
 
 func collectLists(v reflect.Value, path string, found map[string]reflect.Value) {
 	for i := range v.NumField() {
-		name, field := path+v.Type().Field(i).Tag.Get("koanf"), v.Field(i)
+		name, field := path+v.Type().Field(i).Tag.Get("setting"), v.Field(i)
 		switch {
 		case field.Kind() == reflect.Struct:
 			collectLists(field, name+".", found)
@@ -228,7 +234,7 @@ func collectLists(v reflect.Value, path string, found map[string]reflect.Value) 
 	}
 }
 
-// fields finds the Go field behind each name: target points to a struct whose `koanf` tags spell the YAML path.
+// fields finds the Go field behind each name: target points to a struct whose `setting` tags spell the YAML path.
 func fields(target any) map[string]reflect.Value {
 	found := make(map[string]reflect.Value)
 	collect(reflect.ValueOf(target).Elem(), "", found)
@@ -237,7 +243,7 @@ func fields(target any) map[string]reflect.Value {
 
 func collect(v reflect.Value, path string, found map[string]reflect.Value) {
 	for i := range v.NumField() {
-		name := path + v.Type().Field(i).Tag.Get("koanf")
+		name := path + v.Type().Field(i).Tag.Get("setting")
 		if v.Field(i).Kind() == reflect.Struct {
 			collect(v.Field(i), name+".", found)
 			continue

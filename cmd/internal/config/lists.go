@@ -14,28 +14,28 @@ import (
 
 // Topic is an item of topics: the settings of the topics that match its pattern. If several match, the first applies.
 type Topic struct {
-	Pattern     string        `koanf:"pattern"`
-	Deliver     string        `koanf:"deliver"` // mq, pull or webhook; empty: mq, unless camellia's sendMsg sends it
-	Lease       time.Duration `koanf:"lease"`   // 0: 30 s
-	Serial      bool          `koanf:"serial"`
-	Retry       string        `koanf:"retry"` // as wire.ParseRetry reads it; empty: the setting retry
-	TTL         time.Duration `koanf:"ttl"`   // 0: for ever
-	Core        string        `koanf:"core"`  // hold or drop
-	Rate        float64       `koanf:"rate"`  // a second; 0: no bound
-	CatchUpRate float64       `koanf:"catch_up_rate"`
-	Dead        string        `koanf:"dead"` // subjects that get copies; empty for none
-	Expired     string        `koanf:"expired"`
-	Partitions  int           `koanf:"partitions"` // 0: the subject stays as it is
-	Webhook     Webhook       `koanf:"webhook"`
+	Pattern     string        `setting:"pattern"`
+	Deliver     string        `setting:"deliver"` // mq, pull or webhook; empty: mq, unless camellia's sendMsg sends it
+	Lease       time.Duration `setting:"lease"`   // 0: 30 s
+	Serial      bool          `setting:"serial"`
+	Retry       string        `setting:"retry"` // as wire.ParseRetry reads it; empty: the setting retry
+	TTL         time.Duration `setting:"ttl"`   // 0: for ever
+	Core        string        `setting:"core"`  // hold or drop
+	Rate        float64       `setting:"rate"`  // a second; 0: no bound
+	CatchUpRate float64       `setting:"catch_up_rate"`
+	Dead        string        `setting:"dead"` // subjects that get copies; empty for none
+	Expired     string        `setting:"expired"`
+	Partitions  int           `setting:"partitions"` // 0: the subject stays as it is
+	Webhook     Webhook       `setting:"webhook"`
 }
 
 // Webhook is the target of a topic with deliver: webhook.
 type Webhook struct {
-	URL         string        `koanf:"url"`
-	Secrets     []Secret      `koanf:"secrets"`     // as Standard Webhooks writes them
-	Timeout     time.Duration `koanf:"timeout"`     // 0: 10 s
-	Concurrency int           `koanf:"concurrency"` // 0: 8
-	Batch       int           `koanf:"batch"`       // 0: each message by itself
+	URL         string        `setting:"url"`
+	Secrets     []Secret      `setting:"secrets"`     // as Standard Webhooks writes them
+	Timeout     time.Duration `setting:"timeout"`     // 0: 10 s
+	Concurrency int           `setting:"concurrency"` // 0: 8
+	Batch       int           `setting:"batch"`       // 0: each message by itself
 }
 
 // DeliverWebhook is the value of deliver for topics whose messages are posted.
@@ -224,7 +224,7 @@ func loops(all []Topic, i int, subject string) bool {
 // settingsOf returns the index of the topic that applies to a subject, -1 for none.
 func settingsOf(all []Topic, subject string) int {
 	for i, t := range all {
-		if wire.MatchFilter(t.Pattern, subject) {
+		if wire.Covers(t.Pattern, subject) {
 			return i
 		}
 	}
@@ -233,12 +233,12 @@ func settingsOf(all []Topic, subject string) int {
 
 // Token is one of http.tokens: a caller and its rights. tarry knows only the hash of the token itself.
 type Token struct {
-	Name    string   `koanf:"name"`
-	SHA256  Secret   `koanf:"sha256"`
-	Push    []string `koanf:"push"`
-	Pull    []string `koanf:"pull"`
-	Read    bool     `koanf:"read"`
-	Operate bool     `koanf:"operate"`
+	Name    string   `setting:"name"`
+	SHA256  Secret   `setting:"sha256"`
+	Push    []string `setting:"push"`
+	Pull    []string `setting:"pull"`
+	Read    bool     `setting:"read"`
+	Operate bool     `setting:"operate"`
 }
 
 // Hash is the SHA-256 of the token.
@@ -324,12 +324,11 @@ func tokenHash() text {
 // mountedTokens reads http.tokens_file, which holds tokens and nothing else.
 func (l *loader) mountedTokens(path string) []any {
 	const name = "http.tokens_file"
-	file, err := readYAML(path)
+	tree, err := readYAML(path)
 	if err != nil {
 		l.refuse(name, err.Error())
 		return nil
 	}
-	tree := file.Raw()
 	for key := range tree {
 		if key != "tokens" {
 			l.refuse(name, "holds more than tokens: "+shownName(key))
@@ -347,7 +346,7 @@ func (l *loader) mountedTokens(path string) []any {
 // file.
 func (l *loader) checkTokens(h HTTP) {
 	const name, fileName = "http.tokens", "http.tokens_file"
-	first, _ := l.merged.Get(name).([]any)
+	first, _ := l.merged[name].([]any)
 	if !l.good(name, fileName) {
 		return
 	}

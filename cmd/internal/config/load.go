@@ -2,16 +2,13 @@ package config
 
 import (
 	"errors"
-	"fmt"
-	"net/netip"
+	"maps"
 	"os"
+	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 
-	"github.com/knadh/koanf/providers/confmap"
-	"github.com/knadh/koanf/providers/env/v2"
-	"github.com/knadh/koanf/providers/posflag"
-	"github.com/knadh/koanf/v2"
 	"github.com/spf13/pflag"
 )
 
@@ -20,7 +17,7 @@ type loader struct {
 	command  command
 	rows     []setting         // that its settings have; what the command itself does not have stays at the default
 	layers   []layer           // lowest first
-	merged   *koanf.Koanf      // the defaults and all layers
+	merged   map[string]any    // the defaults and all layers, by name
 	text     map[string]string // what won, by name, where it is one text
 	refused  map[string]bool
 	problems []error
@@ -29,12 +26,12 @@ type loader struct {
 
 // layer holds the values from one source, by name, and how that source spells a name.
 type layer struct {
-	*koanf.Koanf
-	spelt func(name string) string
+	values map[string]any
+	spelt  func(name string) string
 }
 
 func newLoader(of command) *loader {
-	l := &loader{command: of, merged: koanf.New("."), text: map[string]string{}, refused: map[string]bool{},
+	l := &loader{command: of, merged: map[string]any{}, text: map[string]string{}, refused: map[string]bool{},
 		hostname: os.Hostname}
 	for _, s := range settings() {
 		if (s.of&client != 0) == (of == client) {
@@ -47,48 +44,34 @@ func newLoader(of command) *loader {
 // given collects and merges all layers. It returns false if the file could not be read at all: its values are then
 // unknown, and errors about missing settings would mislead.
 func (l *loader) given(flags *pflag.FlagSet, environ []string) bool {
-	env, set := l.environ(environ), l.flags(flags)
-	path, source := env.String(configName), env.spelt(configName)
-	if set.Exists(configName) {
-		path, source = set.String(configName), set.spelt(configName)
+	l.layers = []layer{l.environ(environ), flagsGiven(flags)}
+	var path string
+	for _, layer := range l.layers {
+		if text, ok := layer.values[configName].(string); ok {
+			path = text
+		}
 	}
 	if path != "" {
-		file, err := l.file(path)
+		values, err := l.file(path)
 		if err != nil {
-			l.add(&Problem{Name: configName, Value: shown(path), Wrong: err.Error(), Source: source})
+			l.add(&Problem{Name: configName, Value: shown(path), Wrong: err.Error(), Source: l.source(configName)})
 			return false
 		}
-		l.layers = append(l.layers, file)
+		l.layers = slices.Insert(l.layers, 0, layer{values, func(string) string { return path }})
 	}
-	l.layers = append(l.layers, env, set)
-	defaults := map[string]any{}
 	for _, s := range l.rows {
-		defaults[s.name] = s.fallback
+		l.merged[s.name] = s.fallback
 	}
-	errs := []error{l.merged.Load(confmap.Provider(defaults, "."), nil)}
 	for _, layer := range l.layers {
-		errs = append(errs, l.merged.Merge(layer.Koanf))
-	}
-	if err := errors.Join(errs...); err != nil {
-		l.problems = append(l.problems, fmt.Errorf("merge settings: %w", err))
-		return false
+		maps.Copy(l.merged, layer.values)
 	}
 	return true
-}
-
-// layer adds one source.
-func (l *loader) layer(from koanf.Provider, parser koanf.Parser) *koanf.Koanf {
-	k := koanf.New(".")
-	if err := k.Load(from, parser); err != nil {
-		l.problems = append(l.problems, err)
-	}
-	return k
 }
 
 // source returns the source of a setting's value; empty for a default.
 func (l *loader) source(name string) string {
 	for _, layer := range slices.Backward(l.layers) {
-		if layer.Exists(name) {
+		if _, ok := layer.values[name]; ok {
 			return layer.spelt(name)
 		}
 	}
@@ -99,7 +82,7 @@ func (l *loader) source(name string) string {
 func (l *loader) fill(target any) {
 	values := map[string]any{}
 	for _, s := range l.rows {
-		text, value, err := s.read(l.merged.Get(s.name))
+		text, value, err := s.read(l.merged[s.name])
 		if l.text[s.name] = text; err != nil {
 			l.refuse(s.name, err.Error())
 		} else if value != nil {
@@ -108,16 +91,45 @@ func (l *loader) fill(target any) {
 	}
 	for _, q := range sequences() {
 		if q.of&l.command != 0 {
-			items := l.items(q, q.name, l.merged.Get(q.name), l.source(q.name))
+			items := l.items(q, q.name, l.merged[q.name], l.source(q.name))
 			if mounted, is := values["http.tokens_file"].(string); is && q.name == "http.tokens" {
 				items = append(items, l.mountedTokens(mounted)...)
 			}
 			values[q.name] = items
 		}
 	}
-	k := koanf.New(".")
-	if err := errors.Join(k.Load(confmap.Provider(values, "."), nil), k.Unmarshal("", target)); err != nil {
-		l.problems = append(l.problems, fmt.Errorf("fill in settings: %w", err))
+	assign(reflect.ValueOf(target).Elem(), values)
+}
+
+// assign puts into a field what a limit has read, or what a list has.
+func assign(field reflect.Value, value any) {
+	switch given := reflect.ValueOf(value); field.Kind() {
+	case reflect.Struct:
+		values := value.(map[string]any)
+		eachField(field, "", func(name string, field reflect.Value) {
+			if value := values[name]; value != nil {
+				assign(field, value)
+			}
+		})
+	case reflect.Slice:
+		field.Set(reflect.MakeSlice(field.Type(), given.Len(), given.Len()))
+		for i := range given.Len() {
+			assign(field.Index(i), given.Index(i).Interface())
+		}
+	default:
+		field.Set(given.Convert(field.Type()))
+	}
+}
+
+// eachField visits the fields of settings by name, whose parts are their tags.
+func eachField(of reflect.Value, prefix string, visit func(name string, field reflect.Value)) {
+	for i := range of.NumField() {
+		name, field := prefix+of.Type().Field(i).Tag.Get("setting"), of.Field(i)
+		if field.Kind() == reflect.Struct {
+			eachField(field, name+".", visit)
+		} else {
+			visit(name, field)
+		}
 	}
 }
 
@@ -193,11 +205,13 @@ func (l *loader) environ(environ []string) layer {
 			known = append(known, s.env())
 		}
 	}
-	name := func(key, value string) (string, any) {
+	values := map[string]any{}
+	for _, entry := range environ {
+		key, value, _ := strings.Cut(entry, "=")
 		switch s, ok := names[key]; {
 		case ok && value != "" && l.wants(s):
-			return s.name, value
-		case ok:
+			values[s.name] = value
+		case ok || !strings.HasPrefix(key, envPrefix):
 		case isList(key):
 			if value != "" {
 				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
@@ -205,13 +219,10 @@ func (l *loader) environ(environ []string) layer {
 		case !fromKubernetes(key, value):
 			unknown = append(unknown, key)
 		}
-		return "", nil
 	}
-	k := l.layer(env.Provider(".", env.Opt{Prefix: envPrefix, TransformFunc: name,
-		EnvironFunc: func() []string { return environ }}), nil)
 	slices.Sort(unknown)
 	l.unknown(slices.Compact(unknown), known, "")
-	return layer{k, envName}
+	return layer{values, envName}
 }
 
 // wants reports whether the command reads a setting. A client command also reads the settings that locate an instance
@@ -227,26 +238,10 @@ func isList(key string) bool {
 // tarry-x. The user did not set them, so refusing them would stop a start for no fault of the user's. Their values have
 // a form of their own, as their names do, so a misspelt setting is not mistaken for one.
 func fromKubernetes(key, value string) bool {
-	if strings.HasSuffix(key, "_SERVICE_HOST") {
-		_, err := netip.ParseAddr(value)
-		return err == nil
-	}
-	if strings.HasSuffix(key, "_SERVICE_PORT") || strings.Contains(key, "_SERVICE_PORT_") {
-		return checkPort(value, 1) == ""
-	}
-	before, after, found := strings.Cut(key, "_PORT_")
-	if !found {
-		scheme, rest, found := strings.Cut(value, "://")
-		return strings.HasSuffix(before, "_PORT") && found && protocol(scheme) && checkDial(rest) == ""
-	}
-	parts := strings.Split(after, "_")
-	if len(parts) < 2 || checkPort(parts[0], 1) != "" || !protocol(strings.ToLower(parts[1])) {
-		return false
-	}
-	return len(parts) == 2 || len(parts) == 3 && (parts[2] == "PROTO" || parts[2] == "PORT" || parts[2] == "ADDR")
+	return regexp.MustCompile(`^TARRY(_\w+)?_(SERVICE_HOST=[0-9a-f.:]+|SERVICE_PORT(_\w+)?=\d+` +
+		`|PORT(_\d+_(TCP|UDP|SCTP))?=(tcp|udp|sctp)://\S+:\d+` +
+		`|PORT_\d+_(TCP|UDP|SCTP)_(PROTO=(tcp|udp|sctp)|PORT=\d+|ADDR=\S+))$`).MatchString(key + "=" + value)
 }
-
-func protocol(name string) bool { return name == "tcp" || name == "udp" || name == "sctp" }
 
 // flagValue keeps the value of a flag as text. It accepts anything: a bad value is refused at load, together with all
 // other errors.
@@ -313,17 +308,17 @@ func addFlags(fs *pflag.FlagSet, of command) {
 	}
 }
 
-// flags returns the layer of the command line.
-func (l *loader) flags(fs *pflag.FlagSet) layer {
-	if fs == nil {
-		return layer{koanf.New("."), flagName}
+// flagsGiven returns the layer of the command line; fs may be nil.
+func flagsGiven(fs *pflag.FlagSet) layer {
+	values := map[string]any{}
+	if fs != nil {
+		fs.Visit(func(flag *pflag.Flag) {
+			if v, ok := flag.Value.(*flagValue); ok { // else it is a command's own
+				values[v.name] = v.text
+			}
+		})
 	}
-	return layer{l.layer(posflag.ProviderWithFlag(fs, ".", nil, func(flag *pflag.Flag) (string, any) {
-		if v, ok := flag.Value.(*flagValue); ok {
-			return v.name, v.text
-		}
-		return "", nil // a command's own
-	}), nil), flagName}
+	return layer{values, flagName}
 }
 
 // FlagError adds the nearest flag of fs to pflag's error about an unknown one; the text of other errors stays

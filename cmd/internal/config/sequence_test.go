@@ -382,8 +382,8 @@ func reloads(t *testing.T, c command) {
 	}
 	reload := func() (Serve, []string, error) {
 		next, err := load(c, flags, nil)
-		restart, differ := running.(*Serve).NeedRestart(*next.(*Serve))
-		return *next.(*Serve), restart, errors.Join(err, differ)
+		restart := running.(*Serve).NeedRestart(*next.(*Serve))
+		return *next.(*Serve), restart, err
 	}
 	next, restart, err := reload()
 	if err != nil || len(next.Topics) != 1 || next.Retry != "1s" || restart != nil {

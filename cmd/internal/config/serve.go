@@ -1,44 +1,42 @@
 package config
 
 import (
-	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"time"
 
-	"github.com/go-viper/mapstructure/v2"
-	"github.com/knadh/koanf/maps"
+	"github.com/go-sql-driver/mysql"
 	"github.com/spf13/pflag"
 )
 
 // Serve holds the checked settings of an instance: of tarry serve, and of tarry dev and tarry migrate, which have some
 // of them. A setting that a command does not have is at its default, or at the value that tarry dev uses instead.
 type Serve struct {
-	Namespace string    `koanf:"namespace"`
-	Instance  string    `koanf:"instance"` // never empty
-	Store     string    `koanf:"store"`    // redis or memory
-	Data      string    `koanf:"data"`     // empty with Redis, and for the temporary directory of tarry dev
-	HTTP      HTTP      `koanf:"http"`
-	Seeds     Seeds     `koanf:"seeds"`
-	Peer      Peer      `koanf:"peer"`
-	NATS      NATS      `koanf:"nats"`
-	Redis     Redis     `koanf:"redis"`
-	ZooKeeper ZooKeeper `koanf:"zookeeper"`
-	Journal   Journal   `koanf:"journal"`
-	Buckets   int       `koanf:"buckets"`
-	Claim     Claim     `koanf:"claim"`
-	Publish   Publish   `koanf:"publish"`
-	Webhook   Webhooks  `koanf:"webhook"`
-	Retry     string    `koanf:"retry"` // as wire.ParseRetry reads it; may be empty
-	Dead      Dead      `koanf:"dead"`
-	Topics    []Topic   `koanf:"topics"`
-	Attempts  Attempts  `koanf:"attempts"`
-	Ended     Ended     `koanf:"ended"`
-	Names     Names     `koanf:"names"`
-	Stop      Stop      `koanf:"stop"`
-	Log       Log       `koanf:"log"`
+	Namespace string    `setting:"namespace"`
+	Instance  string    `setting:"instance"` // never empty
+	Store     string    `setting:"store"`    // redis or memory
+	Data      string    `setting:"data"`     // empty with Redis, and for the temporary directory of tarry dev
+	HTTP      HTTP      `setting:"http"`
+	Seeds     Seeds     `setting:"seeds"`
+	Peer      Peer      `setting:"peer"`
+	NATS      NATS      `setting:"nats"`
+	Redis     Redis     `setting:"redis"`
+	ZooKeeper ZooKeeper `setting:"zookeeper"`
+	Journal   Journal   `setting:"journal"`
+	Buckets   int       `setting:"buckets"`
+	Claim     Claim     `setting:"claim"`
+	Publish   Publish   `setting:"publish"`
+	Webhook   Webhooks  `setting:"webhook"`
+	Retry     string    `setting:"retry"` // as wire.ParseRetry reads it; may be empty
+	Dead      Dead      `setting:"dead"`
+	Topics    []Topic   `setting:"topics"`
+	Attempts  Attempts  `setting:"attempts"`
+	Ended     Ended     `setting:"ended"`
+	Names     Names     `setting:"names"`
+	Stop      Stop      `setting:"stop"`
+	Log       Log       `setting:"log"`
 }
 
 // LargestMessage returns how many bytes body and headers of a message may have together, whatever NATS accepts. It is
@@ -49,35 +47,35 @@ func (h *HTTP) LargestMessage() int { return int(h.BodyLimit - h.BodyLimit/128) 
 // HTTP is the API's server. Without Token and Tokens no token is required. Tokens are those of the file's list and of
 // TokensFile.
 type HTTP struct {
-	Listen        string        `koanf:"listen"`
-	ProbeListen   string        `koanf:"probe_listen"` // may be empty
-	Token         Secret        `koanf:"token"`
-	Tokens        []Token       `koanf:"tokens"`
-	TokensFile    string        `koanf:"tokens_file"`
-	Insecure      bool          `koanf:"insecure"`
-	Hosts         []string      `koanf:"hosts"`
-	Proxies       []string      `koanf:"proxies"`
-	BodyLimit     int64         `koanf:"body_limit"`
-	HeaderLimit   int64         `koanf:"header_limit"`
-	HeaderTimeout time.Duration `koanf:"header_timeout"`
-	ReadTimeout   time.Duration `koanf:"read_timeout"`
-	IdleTimeout   time.Duration `koanf:"idle_timeout"`
-	Connections   int           `koanf:"connections"`
-	TLS           TLS           `koanf:"tls"`
+	Listen        string        `setting:"listen"`
+	ProbeListen   string        `setting:"probe_listen"` // may be empty
+	Token         Secret        `setting:"token"`
+	Tokens        []Token       `setting:"tokens"`
+	TokensFile    string        `setting:"tokens_file"`
+	Insecure      bool          `setting:"insecure"`
+	Hosts         []string      `setting:"hosts"`
+	Proxies       []string      `setting:"proxies"`
+	BodyLimit     int64         `setting:"body_limit"`
+	HeaderLimit   int64         `setting:"header_limit"`
+	HeaderTimeout time.Duration `setting:"header_timeout"`
+	ReadTimeout   time.Duration `setting:"read_timeout"`
+	IdleTimeout   time.Duration `setting:"idle_timeout"`
+	Connections   int           `setting:"connections"`
+	TLS           TLS           `setting:"tls"`
 }
 
 // Seeds is a listener for the routes of other systems alone, for clients that cannot send a token: they have the rights
 // of the one that Token names. Listen may be empty.
 type Seeds struct {
-	Listen   string `koanf:"listen"`
-	Token    string `koanf:"token"`
-	Insecure bool   `koanf:"insecure"`
+	Listen   string `setting:"listen"`
+	Token    string `setting:"token"`
+	Insecure bool   `setting:"insecure"`
 }
 
 // Peer is the address under which other instances reach this one. Advertise may be empty: see Serve.Advertised.
 type Peer struct {
-	Advertise string `koanf:"advertise"`
-	Listen    string `koanf:"listen"` // off, or empty for a port of its own beside http.listen
+	Advertise string `setting:"advertise"`
+	Listen    string `setting:"listen"` // off, or empty for a port of its own beside http.listen
 }
 
 // PeerOff is the value of peer.listen that turns fast takeovers off, and PeerPort the port that it has by itself.
@@ -89,113 +87,122 @@ const (
 // NATS is the connection to the queue and the intake on it. At most one of user with password, token and creds is set.
 // Without a URL, which only InMemory may lack, NATS is embedded, and served on Listen.
 type NATS struct {
-	URL      []string `koanf:"url"`
-	Listen   string   `koanf:"listen"`
-	Prefix   string   `koanf:"prefix"`
-	User     string   `koanf:"user"`
-	Password Secret   `koanf:"password"`
-	Token    Secret   `koanf:"token"`
-	Creds    string   `koanf:"creds"`
-	TLS      TLS      `koanf:"tls"`
-	Intake   Intake   `koanf:"intake"`
-	Rejects  Rejects  `koanf:"rejects"`
-	Admin    bool     `koanf:"admin"` // serve the calls of operators on NATS too
+	URL      []string `setting:"url"`
+	Listen   string   `setting:"listen"`
+	Prefix   string   `setting:"prefix"`
+	User     string   `setting:"user"`
+	Password Secret   `setting:"password"`
+	Token    Secret   `setting:"token"`
+	Creds    string   `setting:"creds"`
+	TLS      TLS      `setting:"tls"`
+	Intake   Intake   `setting:"intake"`
+	Rejects  Rejects  `setting:"rejects"`
+	Admin    bool     `setting:"admin"` // serve the calls of operators on NATS too
 }
 
 // TLS are PEM files; Cert and Key are both set or both empty.
 type TLS struct {
-	CA   string `koanf:"ca"`
-	Cert string `koanf:"cert"`
-	Key  string `koanf:"key"`
+	CA   string `setting:"ca"`
+	Cert string `setting:"cert"`
+	Key  string `setting:"key"`
 }
 
 // Intake is the stream that holds tagged messages until Redis has them.
 type Intake struct {
-	Replicas int   `koanf:"replicas"`
-	MaxBytes int64 `koanf:"max_bytes"`
+	Replicas int   `setting:"replicas"`
+	MaxBytes int64 `setting:"max_bytes"`
 }
 
 // Rejects bounds the stream of refused pushes.
 type Rejects struct {
-	MaxBytes   int64 `koanf:"max_bytes"`
-	PerSubject int   `koanf:"per_subject"`
+	MaxBytes   int64 `setting:"max_bytes"`
+	PerSubject int   `setting:"per_subject"`
 }
 
 // Redis is the connection to the timeline. With Master the addresses are Sentinels; without, several are a Cluster.
 type Redis struct {
-	Addrs    []string `koanf:"addrs"`
-	Master   string   `koanf:"master"`
-	Username string   `koanf:"username"`
-	Password Secret   `koanf:"password"`
-	DB       int      `koanf:"db"`
-	TLS      bool     `koanf:"tls"`
+	Addrs    []string `setting:"addrs"`
+	Master   string   `setting:"master"`
+	Username string   `setting:"username"`
+	Password Secret   `setting:"password"`
+	DB       int      `setting:"db"`
+	TLS      bool     `setting:"tls"`
 }
 
 // ZooKeeper is the connection for the election. Username and Password are both set or both empty.
 type ZooKeeper struct {
-	Servers  []string      `koanf:"servers"`
-	Session  time.Duration `koanf:"session"`
-	Username string        `koanf:"username"`
-	Password Secret        `koanf:"password"`
+	Servers  []string      `setting:"servers"`
+	Session  time.Duration `setting:"session"`
+	Username string        `setting:"username"`
+	Password Secret        `setting:"password"`
 }
 
 // Journal is the SQL record of every change. Mode is off, async or sync; the DSN holds a password.
 type Journal struct {
-	Mode    string        `koanf:"mode"`
-	DSN     Secret        `koanf:"dsn"`
-	Migrate bool          `koanf:"migrate"`
-	Outbox  int64         `koanf:"outbox"`
-	Keep    time.Duration `koanf:"keep"`
-	Window  time.Duration `koanf:"window"`
-	Audit   time.Duration `koanf:"audit"`
+	Mode    string        `setting:"mode"`
+	DSN     Secret        `setting:"dsn"`
+	Migrate bool          `setting:"migrate"`
+	Outbox  int64         `setting:"outbox"`
+	Keep    time.Duration `setting:"keep"`
+	Window  time.Duration `setting:"window"`
+	Audit   time.Duration `setting:"audit"`
+}
+
+// Password returns the password in DSN, if there is one.
+func (j Journal) Password() string {
+	d, err := mysql.ParseDSN(j.DSN.Reveal())
+	if err != nil { // the name of a file
+		return ""
+	}
+	return d.Passwd
 }
 
 // Claim bounds what the leader takes from a bucket at once.
 type Claim struct {
-	Batch int   `koanf:"batch"`
-	Bytes int64 `koanf:"bytes"`
+	Batch int   `setting:"batch"`
+	Bytes int64 `setting:"bytes"`
 }
 
 // Publish bounds what the leader has under way to NATS.
 type Publish struct {
-	Timeout time.Duration `koanf:"timeout"`
-	Pending int           `koanf:"pending"`
+	Timeout time.Duration `setting:"timeout"`
+	Pending int           `setting:"pending"`
 }
 
 // Webhooks says to which networks webhooks may post although they are not public.
 type Webhooks struct {
-	Allow []string `koanf:"allow"`
+	Allow []string `setting:"allow"`
 }
 
 // Dead says how long dead messages are kept; 0 means forever.
 type Dead struct {
-	Keep time.Duration `koanf:"keep"`
+	Keep time.Duration `setting:"keep"`
 }
 
 // Attempts says after how many permanent refusals a message is dead.
 type Attempts struct {
-	Limit int `koanf:"limit"`
+	Limit int `setting:"limit"`
 }
 
 // Ended says how long ended messages are remembered.
 type Ended struct {
-	Keep time.Duration `koanf:"keep"`
+	Keep time.Duration `setting:"keep"`
 }
 
 // Names says how long the journal is consulted about names.
 type Names struct {
-	Keep time.Duration `koanf:"keep"`
+	Keep time.Duration `setting:"keep"`
 }
 
 // Stop bounds a graceful stop.
 type Stop struct {
-	Timeout time.Duration `koanf:"timeout"`
+	Timeout time.Duration `setting:"timeout"`
 }
 
 // Log has level trace, debug, info, warn or error, and format auto, json or console.
 type Log struct {
-	Level  string `koanf:"level"`
-	Format string `koanf:"format"`
+	Level  string `setting:"level"`
+	Format string `setting:"format"`
 }
 
 // MaxBuckets is the highest value of the setting buckets.
@@ -299,7 +306,7 @@ func (l *loader) instance(s *Serve) {
 
 // Advertised returns the address to advertise: peer.advertise or, without that, the address on which HTTP listens, with
 // the host's name in place of "all interfaces".
-func (s Serve) Advertised(listening net.Addr) string {
+func (s Serve) Advertised(listening string) string {
 	if s.Peer.Advertise != "" {
 		return s.Peer.Advertise
 	}
@@ -307,7 +314,7 @@ func (s Serve) Advertised(listening net.Addr) string {
 	if err != nil {
 		host = s.Instance
 	}
-	return reached(listening.String(), host)
+	return reached(listening, host)
 }
 
 // reached returns the address at which a server can be reached that listens on listen. If it listens on all interfaces,
@@ -322,31 +329,19 @@ func reached(listen, host string) string {
 
 // NeedRestart returns the names of the settings that differ between s, with which an instance runs, and next, and that
 // need a restart: all but tokens, topics and retry.
-func (s Serve) NeedRestart(next Serve) (names []string, err error) {
-	before, err := byName(s)
-	if err != nil {
-		return nil, err
-	}
-	now, err := byName(next)
+func (s Serve) NeedRestart(next Serve) (names []string) {
+	before, now := byName(s), byName(next)
 	for _, row := range settings() {
 		if old, has := before[row.name]; has && row.name != "retry" && row.name != "http.tokens_file" &&
 			!reflect.DeepEqual(old, now[row.name]) {
 			names = append(names, row.name)
 		}
 	}
-	return names, err
+	return names
 }
 
-// byName is the inverse of koanf's Unmarshal.
-func byName(s Serve) (map[string]any, error) {
-	var nested map[string]any
-	back, err := mapstructure.NewDecoder(&mapstructure.DecoderConfig{TagName: "koanf", Result: &nested})
-	if err == nil {
-		err = back.Decode(s)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("compare settings: %w", err)
-	}
-	flat, _ := maps.Flatten(nested, nil, ".")
-	return flat, nil
+func byName(s Serve) map[string]any {
+	all := map[string]any{}
+	eachField(reflect.ValueOf(s), "", func(name string, field reflect.Value) { all[name] = field.Interface() })
+	return all
 }

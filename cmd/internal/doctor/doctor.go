@@ -1,9 +1,9 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"math"
-	"net"
 	"slices"
 	"strings"
 	"sync"
@@ -45,27 +45,15 @@ func Run(ctx context.Context, cfg config.Serve, timeout time.Duration) Report {
 
 // grouped puts checks of one group and target together, in the order in which they first came.
 func (r Report) grouped() Report {
-	place := map[[2]string]int{}
-	groups := map[string]int{}
-	for i := range r.Checks {
-		c := &r.Checks[i]
-		if _, known := groups[c.Group]; !known {
-			groups[c.Group] = len(groups)
-		}
-		if k := [2]string{c.Group, c.Target}; !contains(place, k) {
-			place[k] = len(place)
-		}
+	came := slices.Clone(r.Checks)
+	first := func(c Check, whole bool) int {
+		return slices.IndexFunc(came, func(d Check) bool { return d.Group == c.Group && (whole || d.Target == c.Target) })
 	}
 	slices.SortStableFunc(r.Checks, func(a, b Check) int {
-		if d := groups[a.Group] - groups[b.Group]; d != 0 {
-			return d
-		}
-		return place[[2]string{a.Group, a.Target}] - place[[2]string{b.Group, b.Target}]
+		return cmp.Or(first(a, true)-first(b, true), first(a, false)-first(b, false))
 	})
 	return r
 }
-
-func contains[K comparable, V any](m map[K]V, k K) bool { _, ok := m[k]; return ok }
 
 // side runs look on all items side by side, each with its index, and joins what they found in the order of the items.
 func side[T any](items []T, look func(int, T) ([]Check, []reading)) (checks []Check, clocks []reading) {
@@ -114,7 +102,7 @@ func hider(cfg config.Serve) func(string) string {
 	secrets := []string{
 		cfg.HTTP.Token.Reveal(), cfg.NATS.Password.Reveal(), cfg.NATS.Token.Reveal(), cfg.Redis.Password.Reveal(),
 		cfg.ZooKeeper.Password.Reveal(),
-		cfg.Journal.DSN.Reveal(), passwordOf(cfg.Journal.DSN.Reveal()),
+		cfg.Journal.DSN.Reveal(), cfg.Journal.Password(),
 	}
 	var pairs []string
 	for _, s := range secrets {
@@ -123,20 +111,6 @@ func hider(cfg config.Serve) func(string) string {
 		}
 	}
 	return strings.NewReplacer(pairs...).Replace
-}
-
-// passwordOf returns the password in user:password@tcp(host)/database. It may contain any character, since the driver
-// looks for the last slash and for the last @ before that.
-func passwordOf(dsn string) string {
-	if slash := strings.LastIndexByte(dsn, '/'); slash >= 0 {
-		dsn = dsn[:slash]
-	}
-	at := strings.LastIndexByte(dsn, '@')
-	if at < 0 {
-		return ""
-	}
-	_, password, _ := strings.Cut(dsn[:at], ":")
-	return password
 }
 
 // reading is the time on a server's clock, relative to the local clock.
@@ -169,14 +143,4 @@ func share(used, limit int64) int {
 		return 0
 	}
 	return int(math.Round(float64(used) * 100 / float64(limit)))
-}
-
-// local reports whether an address leads only to this machine.
-func local(address string) bool {
-	host, _, err := net.SplitHostPort(address)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

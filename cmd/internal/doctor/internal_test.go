@@ -82,22 +82,6 @@ func TestNeeded_IsNoMoreThanTarryUses(t *testing.T) {
 	}
 }
 
-func TestPasswordOf_TakesTheDriversView(t *testing.T) {
-	t.Parallel()
-	for dsn, want := range map[string]string{
-		"me:p@ss/word:x@tcp(h:3306)/db?a=b": "p@ss/word:x",
-		"me@tcp(h)/db":                      "",
-		"me:@tcp(h)/db":                     "",
-		"sqlite:/a/b@c":                     "",
-		"/db":                               "",
-		"":                                  "",
-	} {
-		if got := passwordOf(dsn); got != want && !(strings.HasPrefix(dsn, "sqlite:")) {
-			t.Errorf("%s: got %q, want %q", dsn, got, want)
-		}
-	}
-}
-
 func TestClocks_AreComparedWithEachOtherAndHere(t *testing.T) {
 	t.Parallel()
 	at := func(source string, ahead, unsure time.Duration) reading { return reading{source, ahead, unsure} }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/rs/zerolog"
 
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
@@ -116,11 +118,6 @@ func (d *database) reached(trip time.Duration) {
 	} else {
 		d.ok("wait_timeout", "%d s in tarry's session", idle)
 	}
-	if set := d.Charset; !strings.HasPrefix(set, "utf8mb4") {
-		d.ok("charset", "%s by default; tarry's own tables are utf8mb4", set)
-	} else {
-		d.ok("charset", "%s", set)
-	}
 }
 
 // durable checks whether a commit survives a power failure.
@@ -153,10 +150,7 @@ func (d *database) durable() {
 }
 
 func (d *database) packet() {
-	have := number(d.Session["max_allowed_packet"])
-	if have == 0 {
-		have = number(d.Variables["max_allowed_packet"])
-	}
+	have := cmp.Or(number(d.Session["max_allowed_packet"]), number(d.Variables["max_allowed_packet"]))
 	found := fmt.Sprintf("%s; messages of up to http.body_limit need %s", size(have), size(d.NeedPacket))
 	change := ""
 	if have < d.NeedPacket {
@@ -297,7 +291,7 @@ func (d *database) lite() {
 func (d *database) warnOfMany() {
 	var remote []string
 	for _, addr := range slices.Concat(d.cfg.Redis.Addrs, d.cfg.ZooKeeper.Servers) {
-		if !local(addr) {
+		if !config.Loopback(addr) {
 			remote = append(remote, addr)
 		}
 	}

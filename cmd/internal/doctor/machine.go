@@ -4,11 +4,11 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
-	"os"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
 // leastFiles is how many files an instance should be able to have open: connections count as files.
@@ -37,13 +37,13 @@ func (p *patient) machine(context.Context) ([]Check, []reading) {
 func (p *patient) exposure(n *notes) {
 	h := p.cfg.HTTP
 	switch asks := h.Token != "" || len(h.Tokens) > 0 || h.TokensFile != ""; {
-	case !asks && local(h.Listen):
+	case !asks && config.Loopback(h.Listen):
 		n.ok("http access", "%s asks for no token; only this machine can reach it", h.Listen)
 	case !asks:
 		n.warn("http access", h.Listen+
 			" accepts pushes and cancels from anybody who can reach it: http.insecure is on and there is no token",
 			"set http.token or http.tokens, and remove http.insecure")
-	case h.TLS.Cert == "" && !local(h.Listen):
+	case h.TLS.Cert == "" && !config.Loopback(h.Listen):
 		n.ok("http access", "%s asks for a token, which is sent in clear: if others share the network, set "+
 			"http.tls or put TLS in front", h.Listen)
 	default:
@@ -82,22 +82,15 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 		return
 	}
 	clocks = slices.Clone(clocks)
-	slices.SortStableFunc(clocks, func(a, b reading) int { return cmp.Compare(a.source, b.source) })
+	slices.SortStableFunc(clocks, func(a, b reading) int {
+		return cmp.Or(cmp.Compare(a.source, b.source), cmp.Compare(a.unsure, b.unsure))
+	})
 	// The most exact reading of a server is the one with the shortest round trip.
-	best := map[string]reading{}
-	for _, r := range clocks {
-		if old, ok := best[r.source]; !ok || r.unsure < old.unsure {
-			best[r.source] = r
-		}
-	}
+	clocks = slices.CompactFunc(clocks, func(a, b reading) bool { return a.source == b.source })
 	var parts []string
 	low, high := reading{source: "this machine"}, reading{source: "this machine"}
 	kinds := map[string]bool{}
 	for _, r := range clocks {
-		if b, ok := best[r.source]; !ok || b != r {
-			continue
-		}
-		delete(best, r.source)
 		kind, _, _ := strings.Cut(r.source, " ")
 		if kind != "journal" { // it has no vote
 			kinds[kind] = true
@@ -133,18 +126,8 @@ func (p *patient) clocks(n *notes, clocks []reading) {
 
 // advertised returns the address that this instance will advertise, or "" if it is not known before it listens.
 func (p *patient) advertised() string {
-	if p.cfg.Peer.Advertise != "" {
-		return p.cfg.Peer.Advertise
-	}
-	host, port, err := net.SplitHostPort(p.cfg.HTTP.Listen)
-	if err != nil || port == "0" {
+	if p.cfg.Peer.Advertise == "" && strings.HasSuffix(p.cfg.HTTP.Listen, ":0") {
 		return ""
 	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		host = p.cfg.Instance
-		if name, err := os.Hostname(); err == nil {
-			host = name
-		}
-	}
-	return net.JoinHostPort(host, port)
+	return p.cfg.Advertised(p.cfg.HTTP.Listen)
 }

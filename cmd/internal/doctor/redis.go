@@ -11,6 +11,7 @@ import (
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -157,7 +158,7 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 	default:
 		n.ok("reachable", "%s", found)
 	}
-	if local(facts["ip"]+":0") && !local(addr) {
+	if config.Loopback(facts["ip"]+":0") && !config.Loopback(addr) {
 		n.fail("announced address",
 			"the master is announced as "+facts["ip"]+", which on other machines means those machines",
 			"set sentinel announce-ip, or monitor the master by an address that all machines reach")

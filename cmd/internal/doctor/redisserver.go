@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -142,10 +143,7 @@ func (r *redisSeen) coverage() {
 }
 
 func (r *redisSeen) memory() {
-	policy := r.info["maxmemory_policy"]
-	if policy == "" {
-		policy = r.config["maxmemory-policy"]
-	}
+	policy := cmp.Or(r.info["maxmemory_policy"], r.config["maxmemory-policy"])
 	change := ""
 	if policy != "noeviction" {
 		change = "maxmemory-policy noeviction in redis.conf, and CONFIG SET maxmemory-policy noeviction for now: " +

@@ -128,7 +128,7 @@ func (s *natsSeen) partitions(held []filter) {
 
 // leavesOn returns the subjects to which a message due on a topic may be published, as patterns.
 func leavesOn(all []config.Topic, topic string) []string {
-	i := slices.IndexFunc(all, func(t config.Topic) bool { return wire.MatchFilter(t.Pattern, topic) })
+	i := slices.IndexFunc(all, func(t config.Topic) bool { return wire.Covers(t.Pattern, topic) })
 	if i < 0 || all[i].Partitions == 0 {
 		return []string{topic}
 	}

@@ -439,7 +439,7 @@ func (p *patient) advertise(n *notes, others int) {
 		n.ok("peer.advertise", "not set, and http.listen uses any free port")
 		return
 	}
-	if others > 0 && local(mine) {
+	if others > 0 && config.Loopback(mine) {
 		n.warn("peer.advertise", fmt.Sprintf("it is %s, which on other machines means those machines; %s "+
 			"registered", mine,
 			plural(others, "other instance")),

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-	"time"
 )
 
 // Decode reads a push by tag from its intake subject, its headers and the size of its body. It checks everything that
@@ -99,21 +98,16 @@ func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	set(HeaderUID, p.UID)
 	set(HeaderOnDuplicate, p.OnDuplicate)
 	set(HeaderDeliver, p.Deliver)
-	if p.Lease > 0 {
-		set(HeaderLease, strconv.FormatInt(int64(p.Lease/time.Millisecond), 10))
+	number := func(name string, n int64) {
+		if n > 0 {
+			set(name, strconv.FormatInt(n, 10))
+		}
 	}
-	if p.Priority > 0 {
-		set(HeaderPriority, strconv.Itoa(int(p.Priority)))
-	}
-	if p.TTL > 0 {
-		set(HeaderTTL, strconv.FormatInt(int64(p.TTL/time.Millisecond), 10))
-	}
-	if p.Attempt > 0 {
-		set(HeaderAttempt, strconv.Itoa(p.Attempt))
-	}
-	if p.MaxWait > 0 {
-		set(HeaderMaxWait, strconv.FormatInt(int64(p.MaxWait/time.Millisecond), 10))
-	}
+	number(HeaderLease, p.Lease.Milliseconds())
+	number(HeaderPriority, int64(p.Priority))
+	number(HeaderTTL, p.TTL.Milliseconds())
+	number(HeaderAttempt, int64(p.Attempt))
+	number(HeaderMaxWait, p.MaxWait.Milliseconds())
 	set(HeaderRetry, p.Retry.String())
 	set(HeaderReason, p.Reason)
 	return IntakeSubject(prefix, p.Topic), h

@@ -114,9 +114,8 @@ func (p *Push) Check(prefix string) error {
 	case p.Attempt > 0 && p.ID == "":
 		return &Error{Word: WordAttempt, Field: FieldAttempt, Detail: "needs the id of the message that is tried again"}
 	case p.Attempt > 0 && p.Merges():
-		return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
-			Detail: quote(p.OnDuplicate) +
-				` cannot be combined with attempt: a consumer's retry is known by its id and attempt; use "reject"`}
+		return invalid(FieldOnDuplicate, quote(p.OnDuplicate)+
+			` cannot be combined with attempt: a consumer's retry is known by its id and attempt; use "reject"`)
 	case p.UID != "" && p.ID != p.UID && checkUID(p.ID) == nil:
 		return &Error{Word: WordID, Field: FieldUID, Detail: "differs from the id, which is a uid too"}
 	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
@@ -172,8 +171,7 @@ func CheckOnDuplicate(s string) error {
 	case Reject, Keep, Replace, Debounce:
 		return nil
 	}
-	return &Error{Word: WordOnDuplicate, Field: FieldOnDuplicate,
-		Detail: quote(s) + ` is unknown; want "reject", "keep", "replace" or "debounce"`}
+	return invalid(FieldOnDuplicate, quote(s)+` is unknown; want "reject", "keep", "replace" or "debounce"`)
 }
 
 // CheckDeliver accepts the ways to deliver.
@@ -189,8 +187,7 @@ func CheckDeliver(s string) error {
 func ParsePriority(s string) (uint8, error) {
 	n, ok := number(s, MaxPriority)
 	if !ok {
-		return 0, &Error{Word: WordPriority, Field: FieldPriority,
-			Detail: fmt.Sprintf("%s is not a whole number from 0 to %d", quote(s), MaxPriority)}
+		return 0, invalid(FieldPriority, fmt.Sprintf("%s is not a whole number from 0 to %d", quote(s), MaxPriority))
 	}
 	return uint8(n), nil
 }
@@ -199,8 +196,7 @@ func ParsePriority(s string) (uint8, error) {
 func ParseAttempt(s string) (int, error) {
 	n, ok := number(s, MaxAttempt)
 	if !ok || n == 0 {
-		return 0, &Error{Word: WordAttempt, Field: FieldAttempt,
-			Detail: fmt.Sprintf("%s is not a whole number from 1 to %d", quote(s), MaxAttempt)}
+		return 0, invalid(FieldAttempt, fmt.Sprintf("%s is not a whole number from 1 to %d", quote(s), MaxAttempt))
 	}
 	return n, nil
 }

@@ -32,8 +32,7 @@ func CheckTarget(s, prefix string) error {
 func CheckNotOwn(s, prefix string) error {
 	for _, root := range [...]string{prefix, "tarry"} {
 		if isUnder(s, root) {
-			return &Error{Word: WordTopic, Field: FieldTopic,
-				Detail: fmt.Sprintf("%s lies under %q, which tarry reads itself", quote(s), root+".")}
+			return invalid(FieldTopic, fmt.Sprintf("%s lies under %q, which tarry reads itself", quote(s), root+"."))
 		}
 	}
 	return nil

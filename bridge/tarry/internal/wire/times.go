@@ -14,50 +14,40 @@ const wantSpan = "want a duration such as 20m or 1d12h, or whole milliseconds"
 // ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w",
 // "1d12h", "1.5s"), or whole milliseconds ("1500"). Zero means now. Fractions of a millisecond round up. Negative
 // delays, delays of more than ten years and text in any other form are refused.
-func ParseDelay(s string) (time.Duration, error) {
+func ParseDelay(s string) (time.Duration, error) { return ParseSpan(s, FieldDelay) }
+
+// ParseSpan is ParseDelay for a field of another name.
+func ParseSpan(s, field string) (time.Duration, error) {
 	d, problem := span(s)
 	if problem != "" {
-		return 0, &Error{Word: WordDelay, Field: FieldDelay, Detail: problem}
+		return 0, invalid(field, problem)
 	}
 	return d, nil
 }
 
 // ParseTTL reads how long after its due time a message is still worth delivering, in the same form as a delay. The
 // minimum is a millisecond: with zero it could never be delivered.
-func ParseTTL(s string) (time.Duration, error) {
-	d, problem := span(s)
-	if problem == "" && d == 0 {
-		problem = "is zero; the least is 1ms"
-	}
-	if problem != "" {
-		return 0, &Error{Word: WordTTL, Field: FieldTTL, Detail: problem}
-	}
-	return d, nil
-}
+func ParseTTL(s string) (time.Duration, error) { return positive(s, FieldTTL) }
 
 // ParseMaxWait reads how long after the first push a debounced message is due at the latest, in the same form as a
 // delay. The minimum is a millisecond: with zero it would not wait at all.
-func ParseMaxWait(s string) (time.Duration, error) {
-	d, problem := span(s)
-	if problem == "" && d == 0 {
-		problem = "is zero; the least is 1ms"
+func ParseMaxWait(s string) (time.Duration, error) { return positive(s, FieldMaxWait) }
+
+func positive(s, field string) (time.Duration, error) {
+	d, err := ParseSpan(s, field)
+	if err == nil && d == 0 {
+		return 0, invalid(field, "is zero; the least is 1ms")
 	}
-	if problem != "" {
-		return 0, &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: problem}
-	}
-	return d, nil
+	return d, err
 }
 
 // ParseLease reads how long a consumer may hold a message.
 func ParseLease(s string) (time.Duration, error) {
-	d, problem := span(s)
-	if problem == "" && (d < LeastLease || d > MostLease) {
-		problem = fmt.Sprintf("%s is out of bounds, which are %s and %s", quote(s), LeastLease, "12h")
+	d, err := ParseSpan(s, FieldLease)
+	if err == nil && (d < LeastLease || d > MostLease) {
+		return 0, invalid(FieldLease, fmt.Sprintf("%s is out of bounds, which are %s and %s", quote(s), LeastLease, "12h"))
 	}
-	if problem != "" {
-		return 0, &Error{Word: WordLease, Field: FieldLease, Detail: problem}
-	}
-	return d, nil
+	return d, err
 }
 
 // ParseAt reads the moment at which a message is due: RFC 3339 or unix milliseconds, in UTC, rounded up to the
@@ -65,12 +55,19 @@ func ParseLease(s string) (time.Duration, error) {
 // 1970. So is every other time before 1973-03-03T09:46:40Z, which most often is a variable that was never set. Times
 // from the year 9999 on are refused as well. CheckDue checks whether the others lie within ten years from now.
 func ParseAt(s string) (time.Time, error) {
-	t, problem := moment(s)
-	if earliest := time.UnixMilli(SecondsBelow); problem == "" && t.Before(earliest) {
-		problem = quote(s) + " is too early, the earliest time is " + earliest.UTC().Format(time.RFC3339)
+	t, err := ParseTime(s, FieldAt)
+	if earliest := time.UnixMilli(SecondsBelow); err == nil && t.Before(earliest) {
+		return time.Time{}, invalid(FieldAt, quote(s)+" is too early, the earliest time is "+
+			earliest.UTC().Format(time.RFC3339))
 	}
+	return t, err
+}
+
+// ParseTime is ParseAt for a field of another name.
+func ParseTime(s, field string) (time.Time, error) {
+	t, problem := moment(s)
 	if problem != "" {
-		return time.Time{}, &Error{Word: WordAt, Field: FieldAt, Detail: problem}
+		return time.Time{}, invalid(field, problem)
 	}
 	return t, nil
 }
