@@ -109,7 +109,7 @@ func TestTheNumberOfBucketsChangesInPlace(t *testing.T) {
 	a.Restart()
 	s.Ready(a)
 	settled(s, term, open)
-	ctx, stop := context.WithTimeout(t.Context(), site.Patience)
+	ctx, stop := context.WithTimeout(t.Context(), site.PatienceForMany)
 	defer stop()
 	got, err := a.Call(ctx, http.MethodPost, "/v1/messages/cancel", map[string]any{"topic": "far.away"})
 	if err != nil || got.Status != http.StatusOK || !strings.Contains(got.Raw, fmt.Sprintf(`"done":%d`, far)) {

@@ -11,7 +11,7 @@ import (
 // Cli runs a client command against an instance.
 func (s *Site) Cli(i *Instance, args ...string) (out string, code int) {
 	s.T.Helper()
-	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
+	ctx, stop := context.WithTimeout(s.T.Context(), PatienceForMany)
 	defer stop()
 	cmd := exec.CommandContext(ctx, s.Binary, append(args, "--server", "http://"+i.Addr)...)
 	cmd.Env = append(os.Environ(), "TARRY_TOKEN="+HTTPToken, "GORACE=atexit_sleep_ms=0")

@@ -35,7 +35,9 @@ var markers = []string{RedisPassword, NATSPassword, HTTPToken, zkPassword, BodyM
 const (
 	session  = 4 * time.Second
 	Patience = time.Minute // for what takes seconds on an idle machine
-	NATSUser = "tarry"
+	// PatienceForMany is for 10,000 changes by one call: a slow machine that also compiles made 130 of them a second.
+	PatienceForMany = 5 * time.Minute
+	NATSUser        = "tarry"
 )
 
 // Site is the servers of one story and the instances on them. Redis and NATS are of its own. ZooKeeper is shared, with
