@@ -73,7 +73,7 @@ func TestIntake_WhatWasAcknowledgedIsNotWaitedFor(t *testing.T) {
 	in := bridgetest.Taking(t, intake.Config{Conn: nc, Namespace: ns, Prefix: "delayed", Accept: to})
 	passed := func(step string) {
 		t.Helper()
-		lab.Eventually(t, time.Minute, func() error { // but the consumer may not be up yet, or a disk stall
+		lab.Eventually(t, 10*time.Second, func() error { // but the consumer may not be up yet
 			if start := time.Now(); in.Passed(t.Context()) != scheduler.PassedAll || time.Since(start) > time.Second/2 {
 				return fmt.Errorf("%s: it waited for %s", step, time.Since(start))
 			}

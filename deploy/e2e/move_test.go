@@ -159,7 +159,7 @@ func TestOneMachineMovesToTwoInstances(t *testing.T) {
 	post(b, "/v1/messages", message(canceled-1), http.StatusConflict) // it was canceled
 	// one commit that takes too long ends the work on many
 	lab.Eventually(t, site.PatienceForMany, func() error {
-		out, code := s.Cli(a, "reschedule", "--all", "--topic", "move.many", "--delay", "1s")
+		out, code := s.CliWithin(site.PatienceForMany, a, "reschedule", "--all", "--topic", "move.many", "--delay", "1s")
 		if code != 0 {
 			return fmt.Errorf("exit code %d: %s", code, out)
 		}

@@ -6,12 +6,19 @@ import (
 	"os"
 	"os/exec"
 	"strings"
+	"time"
 )
 
 // Cli runs a client command against an instance.
 func (s *Site) Cli(i *Instance, args ...string) (out string, code int) {
 	s.T.Helper()
-	ctx, stop := context.WithTimeout(s.T.Context(), PatienceForMany)
+	return s.CliWithin(Patience, i, args...)
+}
+
+// CliWithin is Cli for a command that may take longer than Patience.
+func (s *Site) CliWithin(limit time.Duration, i *Instance, args ...string) (out string, code int) {
+	s.T.Helper()
+	ctx, stop := context.WithTimeout(s.T.Context(), limit)
 	defer stop()
 	cmd := exec.CommandContext(ctx, s.Binary, append(args, "--server", "http://"+i.Addr)...)
 	cmd.Env = append(os.Environ(), "TARRY_TOKEN="+HTTPToken, "GORACE=atexit_sleep_ms=0")
