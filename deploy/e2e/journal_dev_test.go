@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -47,24 +48,37 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		due  time.Time
 		word string // of its cancel
 	}
-	pushed := map[int]*waiting{}
-	for i := range 50 {
-		due := time.Now().Add(3*time.Second + time.Duration(i)*160*time.Millisecond).Truncate(time.Millisecond)
-		a, err := d.Sure(t.Context(), http.MethodPost, "/v1/messages",
-			map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": due.UnixMilli(),
-				"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i),
-				"headers": map[string]string{site.SeqHeader: strconv.Itoa(i)}}, site.Slow...)
-		if err != nil || a.Status != http.StatusCreated || !strings.Contains(a.Raw, `"durable":"journal"`) {
-			t.Fatalf("push: %d %s %v", a.Status, a.Raw, err)
-		}
-		pushed[i] = &waiting{uid: a.UID, due: due}
+	pushed := make([]waiting, 50)
+	canceled := func(i int) bool { return i >= 25 && i%5 == 3 }
+	// All at once, so that they share commits: one by one, a slow disk takes longer than the first ones wait.
+	var producers sync.WaitGroup
+	first := time.Now().Add(3 * time.Second).Truncate(time.Millisecond)
+	for i := range pushed {
+		producers.Go(func() {
+			w := &pushed[i]
+			w.due = first.Add(time.Duration(i) * 160 * time.Millisecond)
+			a, err := d.Sure(t.Context(), http.MethodPost, "/v1/messages",
+				map[string]any{"topic": fmt.Sprintf("keep.row%d", i%5), "at": w.due.UnixMilli(),
+					"id": fmt.Sprintf("kept %d", i), "body": fmt.Sprintf("body %d", i),
+					"headers": map[string]string{site.SeqHeader: strconv.Itoa(i)}}, site.Slow...)
+			if err != nil || a.Status != http.StatusCreated || !strings.Contains(a.Raw, `"durable":"journal"`) {
+				t.Errorf("push: %d %s %v", a.Status, a.Raw, err)
+				return
+			}
+			w.uid = a.UID
+			if !canceled(i) {
+				return
+			}
+			a, err = d.Sure(t.Context(), http.MethodDelete, "/v1/messages/"+w.uid, nil, site.Slow...)
+			if err != nil || a.State != "canceled" {
+				t.Errorf("cancel: %d %s %v", a.Status, a.Raw, err)
+			}
+			w.word = site.OkCancel
+		})
 	}
-	for i := 9; i < 50; i += 10 {
-		a, err := d.Sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, site.Slow...)
-		if err != nil || a.State != "canceled" {
-			t.Fatalf("cancel: %d %s %v", a.Status, a.Raw, err)
-		}
-		pushed[i].word = site.OkCancel
+	producers.Wait()
+	if t.Failed() {
+		return
 	}
 	stream, err := js.Stream(t.Context(), "KEEP")
 	if err != nil {
@@ -95,7 +109,10 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 		}
 		return nil
 	})
-	for i := 9; i < 50; i += 10 { // and it still knows what was canceled
+	for i := range 50 { // and it still knows what was canceled
+		if !canceled(i) {
+			continue
+		}
 		if a, err := d.Sure(t.Context(), http.MethodDelete, "/v1/messages/"+pushed[i].uid, nil, site.Slow...); err != nil ||
 			a.State != "canceled" {
 			t.Errorf("cancel again: %d %s %v", a.Status, a.Raw, err)
@@ -133,11 +150,11 @@ func TestDevWithADirectoryKeepsWhatWaitsWhenItIsKilled(t *testing.T) {
 			t.Fatal(err)
 		}
 		i, err := strconv.Atoi(m.Headers().Get(site.SeqHeader))
-		w := pushed[i]
-		if err != nil || w == nil {
+		if err != nil || i < 0 || i >= len(pushed) {
 			t.Errorf("nobody pushed %q %v", m.Data(), m.Headers())
 			continue
 		}
+		w := pushed[i]
 		came[i]++
 		if string(m.Data()) != fmt.Sprintf("body %d", i) || m.Headers().Get("Tarry-Id") != fmt.Sprintf("kept %d", i) ||
 			!strings.HasPrefix(m.Headers().Get(nats.MsgIdHdr), w.uid) {
