@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -108,9 +109,11 @@ func spread(s *site.Site, i *site.Instance, topic string, n int, from time.Time,
 				from.Add(over*time.Duration(seq)/time.Duration(n)).UnixMilli(), seq, seq)
 		}
 		text.WriteString(`]}`)
-		answer := s.Must(i, http.MethodPost, "/v1/messages/batch", text.String())
-		if answer.Status != http.StatusOK || len(answer.Results) != min(1000, n-first) {
-			s.T.Fatalf("a batch: %d %.300s", answer.Status, answer.Raw)
+		ctx, stop := context.WithTimeout(s.T.Context(), site.Patience)
+		answer, err := i.Call(ctx, http.MethodPost, "/v1/messages/batch", text.String())
+		stop()
+		if err != nil || answer.Status != http.StatusOK || len(answer.Results) != min(1000, n-first) {
+			s.T.Fatalf("a batch: %d %.300s %v", answer.Status, answer.Raw, err)
 		}
 		for _, r := range answer.Results {
 			if r.Error != "" {

@@ -21,7 +21,7 @@ const unrecorded = 2 * time.Second
 // loses opens the window of a loss of Redis: what the journal had not yet recorded as delivered may be delivered again.
 func loses(h *site.History, why string) (closed func()) {
 	now := time.Now()
-	return h.Begin(site.Window{Why: why, From: now, Since: now.Add(-unrecorded)})
+	return h.Begin(site.Window{Why: why, From: now, Since: now.Add(-unrecorded), Lost: true})
 }
 
 // certified counts how often leaders have certified Redis.

@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -42,9 +44,11 @@ func TestTheNumberOfBucketsChangesInPlace(t *testing.T) {
 			batch = append(batch, map[string]any{"topic": "far.away", "delay": "5h", "id": fmt.Sprint("far-", from+i),
 				"body": strings.Repeat("x", 1000)})
 		}
-		got := s.Must(a, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": batch})
-		if got.Status != http.StatusOK {
-			t.Fatalf("%d %.300s", got.Status, got.Raw)
+		ctx, stop := context.WithTimeout(t.Context(), site.Patience)
+		got, err := a.Call(ctx, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": batch})
+		stop()
+		if err != nil || got.Status != http.StatusOK {
+			t.Fatalf("%d %.300s %v", got.Status, got.Raw, err)
 		}
 	}
 	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 23, Spread: 15 * time.Second}, Least: 2500, Rate: 200,
@@ -111,9 +115,22 @@ func TestTheNumberOfBucketsChangesInPlace(t *testing.T) {
 	settled(s, term, open)
 	ctx, stop := context.WithTimeout(t.Context(), site.PatienceForMany)
 	defer stop()
-	got, err := a.Call(ctx, http.MethodPost, "/v1/messages/cancel", map[string]any{"topic": "far.away"})
-	if err != nil || got.Status != http.StatusOK || !strings.Contains(got.Raw, fmt.Sprintf(`"done":%d`, far)) {
-		t.Errorf("of those far away: %d %s %v", got.Status, got.Raw, err)
+	// Where Redis or the disk is slow, some outcomes stay open; what is left is canceled by the next call.
+	canceled, unknown := 0, 0
+	for status := 0; status != http.StatusOK; {
+		got, err := a.Call(ctx, http.MethodPost, "/v1/messages/cancel", map[string]any{"topic": "far.away"})
+		counts := regexp.MustCompile(`"done":(\d+).*"failed":(\d+)`).FindStringSubmatch(got.Raw)
+		if err != nil || counts == nil || got.Status != http.StatusOK && got.Error != "outcome_unknown" {
+			t.Fatalf("of those far away: %d %s %v", got.Status, got.Raw, err)
+		}
+		status = got.Status
+		for i, n := range []*int{&canceled, &unknown} {
+			more, _ := strconv.Atoi(counts[i+1])
+			*n += more
+		}
+	}
+	if canceled > far || canceled+unknown < far {
+		t.Errorf("%d of those far away are canceled, of %d it is unknown, want %d", canceled, unknown, far)
 	}
 	l.Finish(t)
 	l.Judge(t)
