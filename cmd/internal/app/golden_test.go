@@ -140,8 +140,10 @@ func TestServe_NamesAreFixed(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		if !strings.Contains(text, "tarry_parked_lanes 1") || !strings.Contains(text, "tarry_delivered_total 1") {
-			return fmt.Errorf("not parked or not delivered yet")
+		for _, sample := range []string{"tarry_parked_lanes 1", "tarry_delivered_total 1", "tarry_intake_rejected_total{"} {
+			if !strings.Contains(text, sample) {
+				return fmt.Errorf("no %s yet", sample)
+			}
 		}
 		return nil
 	})
