@@ -14,7 +14,8 @@ import (
 const (
 	// browsePage is how many messages one step of an operation on many looks at.
 	browsePage = 500
-	// manyAtOnce is how many of these messages are changed at once.
+	// manyAtOnce is how many of these messages are changed at once. 256 made 1.3 times as many changes a second where each
+	// waits for the journal, and 0.9 times as many without one.
 	manyAtOnce = 32
 )
 
