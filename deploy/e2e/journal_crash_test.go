@@ -31,8 +31,7 @@ func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
 	for _, lost := range []float64{0, 0.5} {
 		site.Moment(t, h, "a burst", inBurst)
 		before := certified(s)
-		closed := h.Begin(site.Window{Why: "kill -9 of redis", From: time.Now(), Since: time.Now().Add(-unrecorded),
-			Lost: lost > 0})
+		closed := h.Begin(site.Window{Why: "kill -9 of redis", From: time.Now(), Recorded: s.Recorded(), Lost: lost > 0})
 		s.Redis.Kill()
 		truncateAOF(t, s.Redis.Dir(), lost)
 		s.Redis.Restart()
@@ -160,7 +159,7 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 				site.Moment(t, h, "a delivery", site.Anything)
 			}
 			before := certified(s)
-			closed := loses(h, "FLUSHALL")
+			closed := loses(s, h, "FLUSHALL")
 			if err := s.Client().FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}

@@ -14,14 +14,10 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// unrecorded is how old a delivery may be that the journal does not have yet: what an instance did not commit in time
-// is left to the drainer, which takes what is a second old.
-const unrecorded = 2 * time.Second
-
-// loses opens the window of a loss of Redis: what the journal had not yet recorded as delivered may be delivered again.
-func loses(h *site.History, why string) (closed func()) {
-	now := time.Now()
-	return h.Begin(site.Window{Why: why, From: now, Since: now.Add(-unrecorded), Lost: true})
+// loses opens the window of a loss of Redis: what the journal has not yet recorded as delivered may be delivered again.
+func loses(s *site.Site, h *site.History, why string) (closed func()) {
+	s.T.Helper()
+	return h.Begin(site.Window{Why: why, From: time.Now(), Recorded: s.Recorded(), Lost: true})
 }
 
 // certified counts how often leaders have certified Redis.
@@ -117,7 +113,7 @@ func TestAFlushedRedisIsRebuiltFromTheJournal(t *testing.T) {
 		aside("before")
 		before := certified(s)
 		outages = append(outages, time.Now())
-		closed := loses(h, "FLUSHALL")
+		closed := loses(s, h, "FLUSHALL")
 		if err := rdb.FlushAll(t.Context()).Err(); err != nil {
 			t.Fatal(err)
 		}
@@ -149,7 +145,7 @@ func TestARedisThatComesBackEmptyIsRebuiltFromTheJournal(t *testing.T) {
 	site.Moment(t, h, "a burst", inBurst)
 	before := certified(s)
 	gone := time.Now()
-	closed := loses(h, "redis comes back empty")
+	closed := loses(s, h, "redis comes back empty")
 	s.Redis.Kill()
 	for _, name := range []string{"appendonlydir", "appendonly.aof"} { // by version of redis
 		if err := os.RemoveAll(filepath.Join(s.Redis.Dir(), name)); err != nil {

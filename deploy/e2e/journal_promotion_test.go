@@ -91,8 +91,7 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	site.Pause(t.Context(), 300*time.Millisecond-time.Since(begun))
 
 	before := certified(s)
-	closed := h.Begin(site.Window{Why: "the replica is promoted", From: time.Now(), Since: begun.Add(-unrecorded),
-		Lost: true})
+	closed := loses(s, h, "the replica is promoted")
 	if err := toReplica.ReplicaOf(t.Context(), "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}

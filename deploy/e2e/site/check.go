@@ -109,7 +109,7 @@ func (c *checker) headers(s *Sent, a Arrival) {
 		key = own("Tarry-Key")
 	}
 	switch {
-	case uid == "" || !ours || s.Uid != "" && uid != s.Uid:
+	case uid == "" || !ours || s.Uid != "" && uid != s.Uid && !c.h.anewLocked(s):
 		c.fail(ruleOwn, s.Seq, "%s is %q, want %q", nats.MsgIdHdr, a.header[nats.MsgIdHdr], s.Uid+"@"+c.h.ns)
 	case id != cmp.Or(s.Id, uid):
 		c.fail(ruleOwn, s.Seq, "Tarry-Id is %q, want %q", id, cmp.Or(s.Id, uid))
@@ -153,19 +153,21 @@ func (c *checker) repeats(s *Sent) {
 		id := a.header.Get(nats.MsgIdHdr)
 		switch {
 		case id != first:
-			c.fail(ruleRenamed, s.Seq, "as %s, and again as %s", first, id)
+			if !c.h.anewLocked(s) {
+				c.fail(ruleRenamed, s.Seq, "as %s, and again as %s", first, id)
+			}
 		case a.Stored > 0:
 			c.fail(ruleStored, s.Seq, "%s at sequences %d and %d", id, came[0].Stored, a.Stored)
-		case !c.inWindow(came[0].At, a.At):
+		case !c.inWindow(id, a.At):
 			c.fail(ruleRepeated, s.Seq, "%s at %s and again at %s", id, Stamp(came[0].At), Stamp(a.At))
 		}
 	}
 }
 
-// inWindow reports whether what was seen first may be seen again then.
-func (c *checker) inWindow(first, at time.Time) bool {
+// inWindow reports whether what was seen before may be seen again then.
+func (c *checker) inWindow(id string, at time.Time) bool {
 	return slices.ContainsFunc(c.h.windows, func(w Window) bool {
-		return !first.Before(w.Since) && !at.Before(w.From) && (w.to.IsZero() || !at.After(w.to))
+		return !w.Recorded[id] && !at.Before(w.From) && (w.to.IsZero() || !at.After(w.to))
 	})
 }
 

@@ -55,9 +55,9 @@ type Arrival struct {
 // Window is when a duplicate can be the fault of what was done to the system.
 type Window struct {
 	Why      string
-	From, to time.Time // to is zero while it is open
-	Since    time.Time // what was first seen before this must not arrive again; zero: anything may
-	Lost     bool      // the store lost what it had answered: see outrunLocked
+	From, to time.Time       // to is zero while it is open
+	Recorded map[string]bool // Nats-Msg-Ids of what must not arrive again
+	Lost     bool            // the store lost what it had answered: see outrunLocked
 }
 
 // leading is one leadership, as logged.
@@ -192,6 +192,14 @@ func (h *History) diedWithNATSLocked(s *Sent) bool {
 // another writer had journaled a delivery. If nobody answered its push, the journal may have nothing of it.
 func (h *History) outrunLocked(s *Sent) bool {
 	return s != nil && slices.ContainsFunc(h.windows, func(w Window) bool { return w.Lost && s.pushed.Before(w.to) })
+}
+
+// anewLocked reports whether a message may have come under another uid than that of its answer: the store lost what a
+// first try of the push had done before the journal had it, and nobody had answered that try.
+func (h *History) anewLocked(s *Sent) bool {
+	return slices.ContainsFunc(h.windows, func(w Window) bool {
+		return w.Lost && s.pushed.Before(w.to) && (!s.Kept || s.KeptAt.After(w.From))
+	})
 }
 
 // LostWithNATS are the accepted messages that a killed nats-server took along.

@@ -157,13 +157,17 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"twice before the fault", ruleRepeated, again(8, 12*time.Second-5*time.Millisecond, same)},
 		{"twice without a fault", ruleRepeated, again(8, time.Second, same)},
 		{"twice after the fault", ruleRepeated, again(24, 2*time.Second, same)},
-		{"twice around a fault, first seen long before it", ruleRepeated, func(h *History) {
-			h.windows[0].Since = h.windows[0].From.Add(-2 * time.Second)
+		{"twice around a fault, though recorded before it", ruleRepeated, func(h *History) {
+			h.windows[0].Recorded = map[string]bool{h.Sent[16].Uid + "@good": true}
 			again(16, 5*time.Second, same)(h)
 		}},
 		{"twice under another Nats-Msg-Id", ruleRenamed, again(22, time.Second, func(a *Arrival) {
 			a.header[nats.MsgIdHdr] = []string{"t-0@good"}
 		})},
+		{"twice under another Nats-Msg-Id, though acknowledged before a loss", ruleRenamed, func(h *History) {
+			h.windows[0].Lost = true
+			again(22, time.Second, func(a *Arrival) { a.header[nats.MsgIdHdr] = []string{"t-0@good"} })(h)
+		}},
 		{"stored twice, even around a fault", ruleStored, again(21, time.Second, func(a *Arrival) { a.Stored = 999 })},
 		{"a term came twice", ruleTerm, func(h *History) { h.Leaders[2].term = 2 }},
 		{"a term fell", ruleTerm, func(h *History) { h.Leaders[1].term = 7 }},
