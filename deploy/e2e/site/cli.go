@@ -30,8 +30,8 @@ func (s *Site) CliWithin(limit time.Duration, i *Instance, args ...string) (out 
 	return string(text), cmd.ProcessState.ExitCode()
 }
 
-// Says runs a command that must end with a code and say something. One that need only succeed may do twice what it does:
-// it runs again where the database is slow and left the outcome open.
+// Says runs a command that must end with a code and say something. One that need only succeed may run twice: it is run
+// again where the database was slow and left the outcome open.
 func (s *Site) Says(i *Instance, code int, what string, args ...string) {
 	s.T.Helper()
 	out, got := s.Cli(i, args...)
