@@ -145,7 +145,7 @@ func TestAClusterLosesAMasterAndGoesOnFromItsReplica(t *testing.T) {
 	s.Start("b")
 	came := watchArrivals(s, "orders.>")
 	victim := c.Owner(fmt.Sprintf("{%s:0}", s.Ns))
-	uids := spread(s, a, "orders.late", 3000, time.Now().Add(2*time.Second), 6*time.Second)
+	uids := spread(s, a, "orders.late", 3000, time.Now().Add(5*time.Second), 6*time.Second)
 	lost := lies(s, c, victim)
 	lab.Eventually(t, site.Patience, func() error {
 		came.mu.Lock()

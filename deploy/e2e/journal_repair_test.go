@@ -41,7 +41,7 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 		}
 	}
 	begun := time.Now()
-	due := begun.Add(20 * time.Second).Truncate(time.Millisecond)
+	due := begun.Add(30 * time.Second).Truncate(time.Millisecond)
 	var uids []string
 	for n := range 12 {
 		uids = append(uids, s.Push(a, map[string]any{"topic": fmt.Sprintf("jobs.repair%d", n%3), "at": due.UnixMilli(),

@@ -158,9 +158,12 @@ func seqOf(packed string) int {
 	return -1
 }
 
+// mostBuckets is how many buckets a story has at most.
+const mostBuckets = 16
+
 // Lag counts what is in the outbox: changes, as tarry itself counts them.
 func (s *Site) Lag(rdb *redis.Client) (changes, entries int64, err error) {
-	for bucket := range 4 {
+	for bucket := range mostBuckets {
 		prefix := fmt.Sprintf("{%s:%d}:", s.Ns, bucket)
 		n, err := rdb.HGet(s.T.Context(), prefix+"outboxed", "changes").Int64()
 		if err != nil && !errors.Is(err, redis.Nil) {
@@ -175,11 +178,11 @@ func (s *Site) Lag(rdb *redis.Client) (changes, entries int64, err error) {
 	return changes, entries, nil
 }
 
-// Emptied waits until the outbox has drained to nothing, and its counters with it.
+// Emptied waits until the outbox has drained to nothing, and its counters with it. It may hold ten thousand changes.
 func (s *Site) Emptied() {
 	s.T.Helper()
 	rdb := s.Client()
-	lab.Eventually(s.T, Patience, func() error {
+	lab.Eventually(s.T, PatienceForMany, func() error {
 		changes, entries, err := s.Lag(rdb)
 		if err == nil && (changes != 0 || entries != 0) {
 			err = fmt.Errorf("%d entries stand in the outbox, %d changes are counted", entries, changes)
@@ -379,7 +382,7 @@ func (s *Site) stands(r *Row) string {
 	defer stop()
 	rdb := redis.NewClient(&redis.Options{Addr: s.Redis.Addr, Password: RedisPassword})
 	defer rdb.Close()
-	for bucket := range 4 {
+	for bucket := range mostBuckets {
 		prefix := fmt.Sprintf("{%s:%d}:", s.Ns, bucket)
 		if there, err := rdb.HExists(ctx, prefix+"msg", r.uid).Result(); err == nil && there {
 			return fmt.Sprintf("it in bucket %d: due %v, claimed %q, mark %q, lanes %v, gen %q", bucket,
