@@ -1,10 +1,8 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -100,37 +98,13 @@ func (a *arrivals) all(t *testing.T, uids []string) {
 // uids.
 func spread(s *site.Site, i *site.Instance, topic string, n int, from time.Time, over time.Duration) (uids []string) {
 	s.T.Helper()
-	one := func(seq int) map[string]any {
-		return map[string]any{"topic": topic, "at": from.Add(over * time.Duration(seq) / time.Duration(n)).UnixMilli(),
-			"body": strconv.Itoa(seq), "key": fmt.Sprint("k", seq)}
-	}
 	for first := 0; first < n; first += 1000 {
 		var batch []map[string]any
 		for seq := first; seq < min(first+1000, n); seq++ {
-			batch = append(batch, one(seq))
+			batch = append(batch, map[string]any{"topic": topic, "body": strconv.Itoa(seq), "key": fmt.Sprint("k", seq),
+				"at": from.Add(over * time.Duration(seq) / time.Duration(n)).UnixMilli()})
 		}
-		ctx, stop := context.WithTimeout(s.T.Context(), site.Patience)
-		answer, err := i.Call(ctx, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": batch})
-		stop()
-		if err != nil || answer.Status != http.StatusOK || len(answer.Results) != min(1000, n-first) {
-			s.T.Fatalf("a batch: %d %.300s %v", answer.Status, answer.Raw, err)
-		}
-		for j, r := range answer.Results {
-			if slices.Contains(site.Slow, r.Error) {
-				push := one(first + j)
-				if r.ID != "" {
-					push["id"] = r.ID
-				}
-				again, err := i.Sure(s.T.Context(), http.MethodPost, "/v1/messages", push, site.Slow...)
-				if r.Error, r.UID = again.Error, again.UID; err != nil {
-					s.T.Fatal(err)
-				}
-			}
-			if r.Error != "" {
-				s.T.Fatalf("a push: %+v", r)
-			}
-			uids = append(uids, r.UID)
-		}
+		uids = append(uids, s.Batch(i, batch)...)
 	}
 	return uids
 }

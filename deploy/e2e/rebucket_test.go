@@ -45,12 +45,7 @@ func TestTheNumberOfBucketsChangesInPlace(t *testing.T) {
 			batch = append(batch, map[string]any{"topic": "far.away", "delay": "5h", "id": fmt.Sprint("far-", from+i),
 				"body": strings.Repeat("x", 1000)})
 		}
-		ctx, stop := context.WithTimeout(t.Context(), site.Patience)
-		got, err := a.Call(ctx, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": batch})
-		stop()
-		if err != nil || got.Status != http.StatusOK {
-			t.Fatalf("%d %.300s %v", got.Status, got.Raw, err)
-		}
+		s.Batch(a, batch)
 	}
 	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 23, Spread: 15 * time.Second}, Least: 2500, Rate: 200,
 		Doors: []*site.Instance{a}}

@@ -120,10 +120,7 @@ func TestSteer_ActsOnManyBySelection(t *testing.T) {
 		batch = append(batch,
 			map[string]any{"topic": topic, "delay": "1h", "body": fmt.Sprint(i), "key": fmt.Sprint("k", i%2)})
 	}
-	got := s.Must(a, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": batch})
-	if got.Status != http.StatusOK {
-		t.Fatal(got.Raw)
-	}
+	s.Batch(a, batch)
 	s.Says(a, 0, "600", "cancel", "--topic", site.CoreSubject+"mine", "--dry-run")
 	if got := s.Must(a, http.MethodPost, "/v1/messages/cancel",
 		map[string]any{"topic": site.CoreSubject + "min*", "key": "k0"}); got.Status != http.StatusBadRequest {

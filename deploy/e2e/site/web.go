@@ -130,6 +130,34 @@ func (s *Site) Push(i *Instance, body map[string]any) Answer {
 	return a
 }
 
+// Batch pushes up to a thousand messages at once and returns their uids. What the batch leaves open is pushed by itself.
+func (s *Site) Batch(i *Instance, pushes []map[string]any) (uids []string) {
+	s.T.Helper()
+	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
+	defer stop()
+	a, err := i.Call(ctx, http.MethodPost, "/v1/messages/batch", map[string]any{"messages": pushes})
+	if err != nil || a.Status != http.StatusOK || len(a.Results) != len(pushes) {
+		s.T.Fatalf("a batch: %d %.300s %v", a.Status, a.Raw, err)
+	}
+	for n, r := range a.Results {
+		if slices.Contains(Slow, r.Error) {
+			push := maps.Clone(pushes[n])
+			if r.ID != "" {
+				push["id"] = r.ID
+			}
+			again, err := i.Sure(ctx, http.MethodPost, "/v1/messages", push, Slow...)
+			if r.Error, r.UID = again.Error, again.UID; err != nil {
+				s.T.Fatal(err)
+			}
+		}
+		if r.Error != "" {
+			s.T.Fatalf("a push of a batch: %+v", r)
+		}
+		uids = append(uids, r.UID)
+	}
+	return uids
+}
+
 // Ready waits until the instance says that it is, and lacks nothing.
 func (s *Site) Ready(i *Instance) {
 	s.T.Helper()
