@@ -130,7 +130,7 @@ func (s *Site) Push(i *Instance, body map[string]any) Answer {
 	return a
 }
 
-// Batch pushes up to a thousand messages at once and returns their uids. What the batch leaves open is pushed by itself.
+// Batch pushes up to a thousand messages at once and returns their uids. What it leaves open is pushed by itself.
 func (s *Site) Batch(i *Instance, pushes []map[string]any) (uids []string) {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
