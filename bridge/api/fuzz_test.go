@@ -21,6 +21,7 @@ func FuzzPostMessages(f *testing.F) {
 	}
 	f.Add(hourly(`,"id":"a","key":"k","headers":{"X":["1","2"]},"body":"hello","priority":3,"ttl":"1m"`))
 	f.Add(`{"topic":"a","at":1896076800000,"body_base64":"AP8="}`)
+	f.Add(hourly(`,"deliver":"pull","lease":"2s"`))
 	d := open(f)
 	f.Fuzz(func(t *testing.T, body string) {
 		before := d.stored(t)

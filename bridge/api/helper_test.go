@@ -268,16 +268,16 @@ func (r reply) want(t testing.TB, status int, word string) reply {
 	return r
 }
 
-// stored is how many messages wait.
+// stored is how many messages wait or are in flight.
 func (d *door) stored(t testing.TB) int {
 	t.Helper()
-	heads, err := d.timeline.Heads(context.Background())
+	counts, err := d.timeline.Counts(context.Background(), "", 10_000)
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := 0
-	for _, h := range heads {
-		n += h.Waiting + h.Claimed
+	for _, c := range counts {
+		n += c.Waiting + c.InFlight
 	}
 	return n
 }
