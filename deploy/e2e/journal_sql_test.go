@@ -272,7 +272,12 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	})
 	t.Logf("full: %s; the server runs: %v", refused, s.Db.Running())
 	probes := probes(l, 0, max(time.Until(due[39].NotBefore.Add(time.Second)), 6*time.Second))
-	refusedFast(t, "the disk is full", probes)
+	// A row may still fit into a page that the server has: what it confirms Journaled holds it to.
+	refusals := slices.DeleteFunc(slices.Clone(probes), func(p probe) bool { return p.m.Kept })
+	if len(refusals) < len(probes)/2 {
+		t.Fatalf("the disk is full: %d of %d pushes were refused", len(refusals), len(probes))
+	}
+	refusedFast(t, "the disk is full", refusals)
 	onTime(t, h, "the disk is full", due, time.Second)
 
 	mount(t, "-o", "remount,size=400m", disk)
