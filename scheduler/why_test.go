@@ -3,7 +3,10 @@ package scheduler_test
 import (
 	"context"
 	"errors"
+	"os"
+	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -122,4 +125,18 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 			}
 		}
 	})
+}
+
+func TestWhys_AreExplainedToUsers(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile(filepath.Join("..", "docs", "why.md"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	table, _, _ := strings.Cut(string(page), "Nothing at all was found?")
+	for _, word := range schedulertest.Whys() {
+		if !strings.Contains(table, "`"+string(word)+"`") {
+			t.Errorf("docs/why.md does not explain %s", word)
+		}
+	}
 }
