@@ -272,8 +272,15 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 	})
 	t.Logf("full: %s; the server runs: %v", refused, s.Db.Running())
 	probes := probes(l, 0, max(time.Until(due[39].NotBefore.Add(time.Second)), 6*time.Second))
-	// A row may still fit into a page that the server has: what it confirms Journaled holds it to.
-	refusals := slices.DeleteFunc(slices.Clone(probes), func(p probe) bool { return p.m.Kept })
+	// A row may still fit into a page that the server has. The journal is asked for it before there is room again: then
+	// the outbox would bring it what was confirmed falsely. If the server has crashed and cannot say, the story fails.
+	kept, stored := func(p probe) bool { return p.m.Kept }, map[string]bool{}
+	if slices.ContainsFunc(probes, kept) {
+		for _, row := range s.Query("SELECT uid FROM messages", 1) {
+			stored[row[0]] = true
+		}
+	}
+	refusals := slices.DeleteFunc(slices.Clone(probes), func(p probe) bool { return kept(p) && stored[p.m.Uid] })
 	if len(refusals) < len(probes)/2 {
 		t.Fatalf("the disk is full: %d of %d pushes were refused", len(refusals), len(probes))
 	}
