@@ -278,7 +278,12 @@ func TestAccept_JudgesOldUIDsAndIntakeMessagesByTheJournal(t *testing.T) {
 		if a := try(third, scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrUnavailable) {
 			t.Errorf("without the journal: %+v", a)
 		}
+		r.Halt()
+		twin.Halt()
+		third.Halt()
 		time.Sleep(8 * 24 * time.Hour) // the bubble's
+		third.S = third.Scheduler()
+		third.Serve(third.S)
 		if a := try(third, scheduler.Push{UID: given, Delay: time.Hour}); !errors.Is(a.Err, scheduler.ErrStaleUID) {
 			t.Errorf("past the memory of names: %+v", a)
 		}

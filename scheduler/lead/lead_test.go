@@ -36,7 +36,6 @@ func TestRun_RemembersEndsUntilTheJournalHasBeenThereForAWhile(t *testing.T) {
 				r := rig.New(t, 1, nil)
 				gone := away(r)
 				stop := r.Lead(r.Scheduler(), 1)
-				defer stop(rig.ErrStop)
 				a := r.Push(scheduler.Push{})
 				knows := func() bool {
 					found, err := r.Store.Find(t.Context(), scheduler.Ref{UID: a.UID})
@@ -62,7 +61,12 @@ func TestRun_RemembersEndsUntilTheJournalHasBeenThereForAWhile(t *testing.T) {
 				}
 				gone.Store(true)
 				a = r.Push(scheduler.Push{})
-				time.Sleep(23*time.Hour + 50*time.Minute)
+				time.Sleep(time.Minute)
+				_ = stop(rig.ErrStop)
+				r.Halt()
+				time.Sleep(23 * time.Hour)
+				defer r.Lead(r.Scheduler(), 2)(rig.ErrStop)
+				time.Sleep(49 * time.Minute)
 				if !knows() {
 					t.Error("the end was forgotten within a day")
 				}
