@@ -49,7 +49,8 @@ func TestRedis_KeepsEveryPromise(t *testing.T) {
 
 func TestRedis_DoesWhatTheModelDoes(t *testing.T) {
 	t.Parallel()
-	srv := lab.SharedRedis(t)
+	// Its own, so that no other test's writes are taken for the model's.
+	srv := lab.NewRedis(t, "--appendonly", "no")
 	schedulertest.ExerciseModel(t,
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline { return open(t, srv, o) },
 		func(t *testing.T, o schedulertest.Options) scheduler.Timeline {
