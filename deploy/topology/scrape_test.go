@@ -14,6 +14,8 @@ import (
 	"testing"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // scrapeToken is Prometheus's own.
@@ -93,9 +95,10 @@ func scraped(t *testing.T, w *world) {
 	}
 }
 
-// TestAlerts: Prometheus takes the configuration and its alerts, which name metrics of tarry, are silent on a good day,
-// and all fire when all goes wrong.
-func TestAlerts(t *testing.T) {
+// TestAlerts_FireInPrometheus: Prometheus takes the configuration and its alerts, which are silent on a good day, and
+// all fire when all goes wrong.
+func TestAlerts_FireInPrometheus(t *testing.T) {
+	lab.Needs(t, "promtool")
 	t.Parallel()
 	for _, args := range [][]string{
 		{"check", "config", "--syntax-only", filepath.Join("..", "prometheus.yml")},
@@ -106,6 +109,11 @@ func TestAlerts(t *testing.T) {
 			t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, said)
 		}
 	}
+}
+
+// TestAlerts_NameWhatTarryHas: each alert has its case in the test of alerts, and names metrics of tarry.
+func TestAlerts_NameWhatTarryHas(t *testing.T) {
+	t.Parallel()
 	alerts, cases := inDeploy(t, "alerts.yml"), inDeploy(t, "topology", "testdata", "alerts.yml")
 	for _, name := range regexp.MustCompile(`- alert: (\w+)`).FindAllStringSubmatch(alerts, -1) {
 		if !strings.Contains(cases, `alertname="`+name[1]+`"`) {
