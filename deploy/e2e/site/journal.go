@@ -100,9 +100,12 @@ func (s *Site) Recorded() map[string]bool {
 	return found
 }
 
+// Ask runs a statement in the journal's database and returns what it says, a line per row.
+func (s *Site) Ask(statement string) (string, error) { return s.Db.SQL(s.database, statement) }
+
 func (s *Site) Query(statement string, columns int) [][]string {
 	s.T.Helper()
-	out, err := s.Db.SQL(s.database, statement)
+	out, err := s.Ask(statement)
 	if err != nil {
 		s.T.Fatal(err)
 	}
