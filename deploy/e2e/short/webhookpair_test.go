@@ -88,7 +88,7 @@ func TestWebhooksOfAPairPostEverythingOnce(t *testing.T) {
 		}
 		return nil
 	})
-	s.Must(b, http.MethodPost, "/v1/topics/slow/resume", nil)
 	before := len(slow.about("slow"))
+	s.Must(b, http.MethodPost, "/v1/topics/slow/resume", nil)
 	slow.await("slow", before+1)
 }
