@@ -297,6 +297,28 @@ func (l *Load) Judge(t *testing.T) {
 		late[len(late)-1])
 }
 
+// hops is how many times, at most, what answers a fault waits for a processor as a delivery does: a takeover goes from
+// process to process so often.
+const hops = 10
+
+// Owed is what the machine owes a story that holds it to a time: as much as hops deliveries come late that nothing but
+// the machine delays. It is to be asked before the first fault, and waits for so many of them that nine of ten tell.
+func (h *History) Owed(t *testing.T) time.Duration {
+	t.Helper()
+	var late []time.Duration
+	lab.Eventually(t, Patience, func() error {
+		h.Mu.Lock()
+		defer h.Mu.Unlock()
+		if late = lateness(h); len(late) < 50 {
+			return fmt.Errorf("%d messages have come", len(late))
+		}
+		return nil
+	})
+	most := late[len(late)*9/10]
+	t.Logf("without a fault nine of ten messages come at most %s late: the machine owes %s", most, hops*most)
+	return hops * most
+}
+
 // lateness is by how much the first arrival of each message was late, in order.
 func lateness(h *History) []time.Duration {
 	first := map[int]time.Time{}
