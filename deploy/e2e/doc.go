@@ -28,11 +28,12 @@
 // Instances built with failpoints kill themselves at the worst moments of a commit and of a recovery; the database is
 // frozen, killed and filled.
 //
-// Stories mostly wait, so .ci/test runs four at a time, and those of deploy/topology beside them. Those that load the
-// machine, or hold late deliveries to the time of a fault, run beside no other of this package. Stories of a few
+// Stories mostly wait, so .ci/test runs several at a time, and those of deploy/topology beside them. Those that load
+// the machine, or hold late deliveries to the time of a fault, run beside no other of this package. Stories of a few
 // seconds are package short, which runs beside the unit tests; what all stories share is package site.
 //
 // Every instance gets its credentials, and every body begins, with a marker. When a test ends, none of them may be in
 // the log of any instance (site_test.go). The binary has the race detector when the test has it; a race in a process
-// fails its test.
+// fails its test. .ci/test runs the stories here without it, as users run tarry, and those of package short with it;
+// .ci/race runs these with it too.
 package e2e

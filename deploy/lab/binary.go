@@ -63,14 +63,18 @@ func rootBinary(pkg string, flags []string) (string, error) {
 	})
 }
 
-// Prebuild builds what most stories start, so that no test has to wait for it: nats-server, and the daemon with the
-// race detector and with failpoints.
+// Prebuild builds what most stories start, so that no test has to wait for it: nats-server, and the daemon with
+// failpoints, with the race detector and without.
 func Prebuild() error {
 	if _, err := natsBinary(); err != nil {
 		return err
 	}
-	_, err := rootBinary("./cmd/tarry", []string{"-race", Failpoints})
-	return err
+	for _, flags := range [][]string{{Failpoints}, {"-race", Failpoints}} {
+		if _, err := rootBinary("./cmd/tarry", flags); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // Failpoints is the flag that builds tarry with points at which FAILPOINT=point:n kills it, and with limits that a test
