@@ -28,8 +28,8 @@
 // Instances built with failpoints kill themselves at the worst moments of a commit and of a recovery; the database is
 // frozen, killed and filled.
 //
-// Stories mostly wait, so .ci/test runs several at a time, and those of deploy/topology beside them. Those that load
-// the machine, or hold late deliveries to the time of a fault, run beside no other of this package. Stories of a few
+// Stories mostly wait, so .ci/test runs several at a time, and those of deploy/topology beside them. One that loads the
+// machine, and those that time a takeover, run beside no other of this package. Stories of a few
 // seconds are package short, which runs beside the unit tests; what all stories share is package site.
 //
 // Every instance gets its credentials, and every body begins, with a marker. When a test ends, none of them may be in

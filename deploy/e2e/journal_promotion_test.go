@@ -19,6 +19,7 @@ import (
 // A replica that has not seen the last writes is promoted under load. The instances are not informed: new
 // connections lead to it, and open ones to the old primary, which still answers.
 func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
+	t.Parallel()
 	s := site.New(t, site.Options{})
 	s.Journal("sync", lab.SharedMariaDB(t))
 	old := s.Redis

@@ -136,6 +136,7 @@ func onTime(t *testing.T, h *site.History, what string, messages []*site.Message
 }
 
 func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
+	t.Parallel()
 	s, a, b, h := site.Pair(t, "sync", lab.NewMariaDB(t))
 	l := &site.Load{S: s, H: h, Make: site.Maker{Seed: 31, Spread: 2 * time.Second, Burst: time.Second}, Least: 300,
 		Rate:  40,
@@ -174,6 +175,7 @@ func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
 }
 
 func TestInAsyncADatabaseThatIsAwayHoldsUpNothing(t *testing.T) {
+	t.Parallel()
 	s := site.New(t, site.Options{})
 	s.Journal("async", lab.NewMariaDB(t))
 	s.Start("a")
