@@ -16,6 +16,7 @@ import (
 )
 
 func TestProcess_SaysHowItEnded(t *testing.T) {
+	lab.Needs(t, "sh")
 	t.Parallel()
 	p := lab.Start(t, "exit", nil, "sh", "-c", "exit 3")
 	if got := p.Wait(soon); got != 3 {
@@ -29,6 +30,7 @@ func TestProcess_SaysHowItEnded(t *testing.T) {
 }
 
 func TestProcess_HasItsEnvironmentAndAnEmptyDirectory(t *testing.T) {
+	lab.Needs(t, "sh")
 	t.Parallel()
 	p := lab.Start(t, "env", []string{"LAB_WORD=hello"}, "sh", "-c", `echo "$LAB_WORD, $PWD"; echo to stderr >&2`)
 	p.Wait(soon)
@@ -38,6 +40,7 @@ func TestProcess_HasItsEnvironmentAndAnEmptyDirectory(t *testing.T) {
 }
 
 func TestProcess_LogAndWaitLogSeeOnlyTheCurrentRun(t *testing.T) {
+	lab.Needs(t, "sh")
 	t.Parallel()
 	p := lab.Start(t, "runs", nil, "sh", "-c", "echo run >>runs; wc -l <runs; exec sleep 1000")
 	p.WaitLog("1")
@@ -49,6 +52,7 @@ func TestProcess_LogAndWaitLogSeeOnlyTheCurrentRun(t *testing.T) {
 }
 
 func TestProcess_SignalReachesIt(t *testing.T) {
+	lab.Needs(t, "sh")
 	t.Parallel()
 	p := lab.Start(t, "trap", nil, "sh", "-c",
 		`trap 'echo caught; exit 7' USR1; echo ready; while :; do sleep 0.01; done`)
@@ -61,6 +65,7 @@ func TestProcess_SignalReachesIt(t *testing.T) {
 }
 
 func TestProcess_KillTakesItsChildrenToo(t *testing.T) {
+	lab.Needs(t, "sh")
 	t.Parallel()
 	p := lab.Start(t, "parent", nil, "sh", "-c", "sleep 1000 & echo child $!; wait")
 	p.WaitLog("\n")
@@ -76,6 +81,7 @@ func TestProcess_KillTakesItsChildrenToo(t *testing.T) {
 }
 
 func TestProcess_TestsOwnMisuseAndBadEndsAreReported(t *testing.T) {
+	lab.Needs(t, "sh")
 	t.Parallel()
 	for _, tc := range []struct {
 		name, want string
@@ -122,6 +128,7 @@ func TestProcess_TestsOwnMisuseAndBadEndsAreReported(t *testing.T) {
 }
 
 func TestProcess_OutputIsShownWhenTheTestFails(t *testing.T) {
+	lab.Needs(t, "sh")
 	t.Parallel()
 	got := failure(t, func(t testing.TB) {
 		lab.Start(t, "x", nil, "echo", "last words").Wait(soon)
