@@ -44,6 +44,9 @@ type town struct {
 // bulk is how many plain messages TestRebucket_LosesDoublesAndReordersNothing adds to the others.
 var bulk = flag.Int("bulk", 4000, "plain messages whose number of buckets changes")
 
+// kills is how often TestRebucket_MayBeKilledAtAnyPoint begins a change that may be killed.
+var kills = flag.Int("kills", 40, "times that a change of the number of buckets may be killed")
+
 const townNow = schedulertest.Start
 
 func newTown(t *testing.T, addrs ...string) *town {
@@ -539,7 +542,7 @@ func TestRebucket_MayBeKilledAtAnyPoint(t *testing.T) {
 	rnd := mrand.New(mrand.NewPCG(1, 23))
 	numbers := []message.Bucket{1, 2, 3, 4, 7, 16}
 	done := 0
-	for i := range 40 {
+	for i := range *kills {
 		to := numbers[rnd.IntN(len(numbers))]
 		r := timeline.Dial(timeline.DialConfig{Addrs: []string{w.addr}, CallTimeout: 10 * time.Second})
 		ctx, kill := context.WithCancelCause(t.Context())
@@ -560,8 +563,8 @@ func TestRebucket_MayBeKilledAtAnyPoint(t *testing.T) {
 			t.Fatalf("to %d: %v", to, err)
 		}
 	}
-	if done == 0 || done == 40 {
-		t.Errorf("%d of 40 were finished", done)
+	if done == 0 || done == *kills {
+		t.Errorf("%d of %d were finished", done, *kills)
 	}
 	w.must(become(t.Context(), w.rebucket(5)))
 	w.open(5)
