@@ -3,6 +3,7 @@ package timeline
 import (
 	"cmp"
 	"embed"
+	"errors"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -97,16 +98,9 @@ func (lib *library) load(name string) (*script, error) {
 		before, s.certified = []string{"server", "certified"}, true
 	}
 	own, err := source(name)
-	if err != nil {
+	first, err2 := source(before...)
+	if err := errors.Join(err, err2); err != nil {
 		return nil, err
-	}
-	text := lib.before(code(own))
-	for _, part := range slices.Backward(before) {
-		first, err := source(part)
-		if err != nil {
-			return nil, err
-		}
-		text = code(first) + text
 	}
 	for line := range strings.Lines(own) {
 		if list, is := strings.CutPrefix(line, "-- KEYS "); is {
@@ -120,43 +114,40 @@ func (lib *library) load(name string) (*script, error) {
 	for i, key := range s.names {
 		words[strings.ToUpper(key)] = fmt.Sprintf("KEYS[%d]", i+1)
 	}
-	s.Script = redis.NewScript(put(words, text))
+	s.Script = redis.NewScript(put(words, code(first)+lib.before(code(own))))
 	return s, nil
 }
 
-// source returns the text of a file in lua/.
-func source(name string) (string, error) {
-	b, err := sources.ReadFile("lua/" + name + ".lua")
-	if err != nil {
-		return "", fmt.Errorf("read script %s: %w", name, err)
+// source returns the text of files in lua/.
+func source(names ...string) (text string, err error) {
+	for _, name := range names {
+		b, err := sources.ReadFile("lua/" + name + ".lua")
+		if err != nil {
+			return "", fmt.Errorf("read script %s: %w", name, err)
+		}
+		text += string(b)
 	}
-	return string(b), nil
+	return text, nil
 }
 
 // code returns a Lua text without its comments.
 func code(text string) string {
-	var lines []string
+	var b strings.Builder
 	for line := range strings.Lines(text) {
-		line = strings.TrimSuffix(line, "\n")
-		if bare, _, _ := strings.Cut(line, "--"); bare != "" || line == "" {
-			lines = append(lines, strings.TrimRight(bare, " "))
+		if bare, _, _ := strings.Cut(strings.TrimSuffix(line, "\n"), "--"); bare != "" || line == "\n" {
+			b.WriteString(strings.TrimRight(bare, " ") + "\n")
 		}
 	}
-	return strings.Join(lines, "\n") + "\n"
+	return b.String()
 }
 
 // library holds what the scripts share: the vocabulary, and the functions ends, kept and those of lib.lua in the order
 // of the file, in which a function calls only earlier ones.
 type library struct {
-	paragraphs []paragraph
+	paragraphs []string       // the parts between two empty lines
+	calls      [][]int        // of each paragraph: those whose functions it calls, itself among them
+	declared   map[string]int // the paragraph of each function
 	words      map[string]string
-}
-
-// paragraph is a part of the library between two empty lines, with the functions that it declares.
-type paragraph struct {
-	text     string
-	declares []string
-	words    []string // that occur in it
 }
 
 func readLibrary() (*library, error) {
@@ -164,41 +155,49 @@ func readLibrary() (*library, error) {
 	if err != nil {
 		return nil, err
 	}
-	lib := &library{words: vocabulary()}
-	for text := range strings.SplitSeq(predicates()+code(text), "\n\n") {
-		p := paragraph{text: text, words: wordsOf(text)}
+	lib := &library{declared: map[string]int{}, words: vocabulary()}
+	lib.paragraphs = strings.Split(predicates()+code(text), "\n\n")
+	for i, text := range lib.paragraphs {
 		for line := range strings.Lines(text) {
-			if declared, is := strings.CutPrefix(line, "local function "); is {
-				name, _, _ := strings.Cut(declared, "(")
-				p.declares = append(p.declares, name)
+			if function, is := strings.CutPrefix(line, "local function "); is {
+				name, _, _ := strings.Cut(function, "(")
+				lib.declared[name] = i
 			}
 		}
-		lib.paragraphs = append(lib.paragraphs, p)
+		lib.calls = append(lib.calls, lib.calledBy(text))
 	}
 	return lib, nil
 }
 
-// before puts the paragraphs that a script calls before the script: those that declare a function whose name occurs in
-// what follows. It looks at words alone: a regular expression for each function took half a second.
-func (lib *library) before(script string) string {
-	used := map[string]bool{}
-	use := func(words []string) {
-		for _, word := range words {
-			used[word] = true
+// calledBy returns the paragraphs that declare a function whose name occurs in a text. It looks at words alone: a
+// regular expression for each function took half a second.
+func (lib *library) calledBy(text string) (list []int) {
+	for word := range strings.FieldsFuncSeq(text, func(r rune) bool { return !inWord(r) }) {
+		if i, is := lib.declared[word]; is {
+			list = append(list, i)
 		}
 	}
-	use(wordsOf(script))
-	for _, p := range slices.Backward(lib.paragraphs) {
-		if slices.ContainsFunc(p.declares, func(name string) bool { return used[name] }) {
-			use(p.words)
-			script = p.text + "\n\n" + script
-		}
-	}
-	return script
+	return list
 }
 
-func wordsOf(text string) []string {
-	return strings.FieldsFunc(text, func(r rune) bool { return !inWord(r) })
+// before puts the paragraphs that a script calls, itself or by others, before the script.
+func (lib *library) before(script string) string {
+	needed := make([]bool, len(lib.paragraphs))
+	need := func(list []int) {
+		for _, i := range list {
+			needed[i] = true
+		}
+	}
+	need(lib.calledBy(script))
+	var texts []string
+	for i, text := range slices.Backward(lib.paragraphs) {
+		if needed[i] {
+			need(lib.calls[i])
+			texts = append(texts, text)
+		}
+	}
+	slices.Reverse(texts)
+	return strings.Join(append(texts, script), "\n\n")
 }
 
 // put replaces words of a Lua text, but not within quotes.

@@ -31,6 +31,7 @@ CREATE TABLE IF NOT EXISTS fences (
 -- sets: the content is as of version "content", everything else as of "version".
 -- Each index costs the server about 2 us a message, and 10 us more where an end
 -- changes it (state, topic). So "ended" has none, see Prune.
+-- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS messages (
   uid      VARCHAR(18) CHARACTER SET ascii COLLATE ascii_bin NOT NULL PRIMARY KEY, -- sorts by acceptance
   accepted BIGINT NOT NULL,                        -- the uid's own time
@@ -61,8 +62,10 @@ CREATE TABLE IF NOT EXISTS messages (
   KEY messages_key   (`key`, due, uid),            -- what belongs to a business key
   KEY messages_id    (id, uid)                     -- look-up by name
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+-- +goose StatementEnd
 
 -- One row a change of state. All times are unix milliseconds, UTC.
+-- +goose StatementBegin
 CREATE TABLE IF NOT EXISTS transitions (
   uid      VARCHAR(18) CHARACTER SET ascii COLLATE ascii_bin NOT NULL,
   version  BIGINT           NOT NULL,              -- counts a message's changes: 1 is the acceptance
@@ -80,3 +83,4 @@ CREATE TABLE IF NOT EXISTS transitions (
   PRIMARY KEY (uid, version),
   KEY transitions_at (state, at, uid, version)     -- what became of messages lately; pruning
 ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_bin;
+-- +goose StatementEnd

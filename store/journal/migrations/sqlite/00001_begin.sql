@@ -25,6 +25,7 @@ CREATE TABLE fences (
 
 -- One row a message. All times are unix milliseconds, UTC. Columns come in two
 -- sets: the content is as of version "content", everything else as of "version".
+-- +goose StatementBegin
 CREATE TABLE messages (
   uid      TEXT    NOT NULL PRIMARY KEY,       -- sorts by acceptance
   accepted INTEGER NOT NULL,                   -- the uid's own time
@@ -52,6 +53,7 @@ CREATE TABLE messages (
   headers   BLOB    NOT NULL,                  -- content: user headers, packed (content.go)
   body      BLOB    NOT NULL                   -- content: as it was sent
 );
+-- +goose StatementEnd
 
 CREATE INDEX messages_state ON messages (state, due, uid);        -- what waits, by due: restore, lists, forecast
 CREATE INDEX messages_topic ON messages (topic, state, due, uid); -- the same of one topic
@@ -59,6 +61,7 @@ CREATE INDEX messages_key   ON messages (`key`, due, uid) WHERE `key` <> ''; -- 
 CREATE INDEX messages_id    ON messages (id, uid) WHERE id <> '';            -- look-up by name
 
 -- One row a change of state. All times are unix milliseconds, UTC.
+-- +goose StatementBegin
 CREATE TABLE transitions (
   uid      TEXT    NOT NULL,
   version  INTEGER NOT NULL,                   -- counts a message's changes: 1 is the acceptance
@@ -75,5 +78,6 @@ CREATE TABLE transitions (
   sequence INTEGER NOT NULL,                   -- and at which sequence
   PRIMARY KEY (uid, version)
 ) WITHOUT ROWID;
+-- +goose StatementEnd
 
 CREATE INDEX transitions_at ON transitions (state, at, uid, version); -- what became of messages lately; pruning
