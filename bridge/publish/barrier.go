@@ -16,9 +16,10 @@ import (
 // If a core publish lacks permission, the server refuses it with -ERR, in order with everything else. nats.go reads the
 // refusal before the barrier and remembers it as the connection's last error, but it calls the error handler from
 // another goroutine. The barrier may therefore arrive before that call. A barrier that finds a last error which the
-// handler has not seen waits for the handler. Handler calls are ordered, so once it has seen that error it has seen all
-// earlier ones, and the publishes that they refused are out of the table. If the handler is never called, the time-out
-// of the messages ends the wait, and no barrier waits for that error again.
+// handler has not seen waits for the handler. It looks under mu, so that the handler can see nothing meanwhile. Handler
+// calls are ordered, so once it has seen that error it has seen all earlier ones, and the publishes that they refused
+// are out of the table. If it is never called, the time-out of the messages ends the wait, and no barrier waits
+// for that error again.
 //
 // Only a violation that is immediately followed by another kind of error, like a slow consumer, could be overlooked; a
 // connection used by the Publisher alone has no such errors.
@@ -38,17 +39,15 @@ type held struct {
 }
 
 // passes reports whether the outcome of the publishes behind a barrier can be decided now; if not, it keeps them until
-// the handler has been called with last.
-func (b *barriers) passes(behind []token, trip time.Duration, last error, now time.Time) bool {
-	if !errors.Is(last, nats.ErrPermissionViolation) {
-		return true
-	}
+// the handler has been called with the last error.
+func (b *barriers) passes(behind []token, trip time.Duration, lastError func() error, now time.Time) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	last := lastError()
 	if len(b.waiting) > 0 && now.Sub(b.waiting[0].since) > b.timeout {
 		b.seen, b.waiting = b.waiting[0].on, nil
 	}
-	if b.seen == last { // the very same error, not its kind
+	if b.seen == last || !errors.Is(last, nats.ErrPermissionViolation) { // the very same error, not its kind
 		return true
 	}
 	b.waiting = append(b.waiting, held{behind: behind, trip: trip, on: last, since: now})

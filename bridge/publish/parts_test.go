@@ -313,3 +313,27 @@ func FuzzHeaderWriter(f *testing.F) {
 		}
 	})
 }
+
+// The handler may be called with an error, and with the next, between a barrier's arrival and its look.
+func TestBarriers_HoldNoneForAnErrorThatWasSeen(t *testing.T) {
+	t.Parallel()
+	var b barriers
+	b.timeout = time.Minute
+	violation := func() error { return fmt.Errorf("%w: Publish to \"a\"", nats.ErrPermissionViolation) }
+	first, second := violation(), violation()
+	free := make(chan []held, 1)
+	passed := b.passes([]token{1}, 0, func() error {
+		called := make(chan []held, 1)
+		go func() { called <- append(b.saw(first), b.saw(second)...) }()
+		select {
+		case list := <-called:
+			free <- list
+		case <-time.After(50 * time.Millisecond): // it waits for this look
+			go func() { free <- <-called }()
+		}
+		return first
+	}, time.Now())
+	if list := <-free; !passed && len(list) == 0 {
+		t.Error("a barrier waits for an error that the handler was called with before")
+	}
+}

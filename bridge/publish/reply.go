@@ -100,7 +100,7 @@ func (p *Publisher) nobody(t token) {
 func (p *Publisher) cameBack(t token) {
 	now := time.Now()
 	e, trip, ok := p.pending.takeBarrier(t, now)
-	if ok && p.barriers.passes(e.behind, trip, p.nc.LastError(), now) {
+	if ok && p.barriers.passes(e.behind, trip, p.nc.LastError, now) {
 		p.passed(e.behind, trip)
 	}
 }
