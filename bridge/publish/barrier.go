@@ -127,7 +127,6 @@ func (p *Publisher) denied(d denied, err error) {
 		p.deaf.Store(true)
 		p.log.Error().Str("subject", p.inbox+"*").Msg(
 			"nats does not let this user listen for answers; nothing can be delivered")
-		p.announce()
 		p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
 			scheduler.Outcome{Kind: scheduler.Unknown, Err: err})
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -62,11 +61,7 @@ func TestPublisher_ResolvesWhatIsPendingWhenTheConnectionIsLost(t *testing.T) {
 	server := lab.NewNATS(t)
 	bridgetest.Stream(t, bridgetest.Connect(t, server.URL()), "ORDERS", "orders.>")
 	proxy := lab.NewProxy(t, server.Addr)
-	var ready atomic.Int64
-	p := bridgetest.Running(t, publish.Config{Conn: bridgetest.Connect(t, "nats://"+proxy.Addr), Timeout: time.Hour,
-		OnReady: func() {
-			ready.Add(1)
-		}})
+	p := bridgetest.Running(t, publish.Config{Conn: bridgetest.Connect(t, "nats://"+proxy.Addr), Timeout: time.Hour})
 	proxy.StallReplies()
 	o := newOutcomes(t)
 	m := []*message.Message{newMessage("orders.a", "1"), newMessage("nobody", "2"), newMessage("orders.b", "3")}
@@ -94,8 +89,8 @@ func TestPublisher_ResolvesWhatIsPendingWhenTheConnectionIsLost(t *testing.T) {
 	wantKind(t, send(t, p, newMessage("orders.c", "4"))[0], scheduler.NotSent, "")
 	proxy.Heal()
 	lab.Eventually(t, 10*time.Second, func() error {
-		if n := ready.Load(); n != 2 {
-			return fmt.Errorf("OnReady was called %d times", n)
+		if !p.Ready() {
+			return errors.New("it is not ready again")
 		}
 		return nil
 	})

@@ -45,8 +45,6 @@ type Config struct {
 	// Lease returns how long the leadership of a Send's context is still certain. If that is 0 or less, nothing is
 	// sent. It may be nil.
 	Lease func(context.Context) time.Duration
-	// OnReady is called each time Ready turns true. It must not block. It may be nil.
-	OnReady func()
 
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
@@ -67,7 +65,6 @@ type Publisher struct {
 
 	online atomic.Bool // the connection is up, according to its events
 	deaf   atomic.Bool // the server denies the subscription to our inbox
-	ready  atomic.Bool // the value at the last check for OnReady
 
 	barriers barriers
 	hidden   hidden
@@ -169,7 +166,6 @@ func (p *Publisher) Run(ctx context.Context) error {
 	group.Go(func() error { return p.readStreams(ctx) })
 	err = group.Wait()
 	p.online.Store(false)
-	p.announce()
 	p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
 		scheduler.Outcome{Kind: scheduler.Unknown, Err: errStopped})
 	return err
@@ -191,7 +187,6 @@ func (p *Publisher) watch(ctx context.Context, status <-chan nats.Status) error 
 				p.connected()
 			case nats.RECONNECTING, nats.DISCONNECTED, nats.CLOSED:
 				p.online.Store(false)
-				p.announce()
 				p.barriers.forget()
 				p.resolve(p.pending.takeWhere(func(*entry) bool { return true }),
 					scheduler.Outcome{Kind: scheduler.Unknown, Err: errDisconnected})
@@ -204,15 +199,6 @@ func (p *Publisher) connected() {
 	p.deaf.Store(false)
 	p.online.Store(true)
 	p.wish()
-	p.announce()
-}
-
-// announce calls OnReady when Ready has turned true.
-func (p *Publisher) announce() {
-	now := p.Ready()
-	if p.ready.Swap(now) != now && now && p.cfg.OnReady != nil {
-		p.cfg.OnReady()
-	}
 }
 
 // sweep ends publishes that wait longer than the publish time-out.

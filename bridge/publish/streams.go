@@ -107,7 +107,6 @@ func (p *Publisher) readOnce(ctx context.Context) {
 		p.log.Debug().Int("streams", len(streams)).Int("filters", len(filters)).Msg("streams read")
 	}
 	p.metrics.streams.Set(float64(len(streams)))
-	p.announce()
 }
 
 // confirm asks for each known stream that is not in the list: a list of several pages misses a stream if another one is
