@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -76,8 +74,6 @@ func (s *Server) notLeader(ctx context.Context, err error) error {
 	return refusal(http.StatusConflict, answer.WordNotLeader, "%s", detail)
 }
 
-const maxReason = 200
-
 // decodeReason reads {"reason":"..."}; the body and the reason may be missing.
 func decodeReason(body []byte) (string, error) {
 	names, values, err := members(body)
@@ -90,14 +86,5 @@ func decodeReason(body []byte) (string, error) {
 			return "", &wire.Error{Word: wire.WordJSON, Field: "request", Detail: `is not {"reason":"text"}`}
 		}
 	}
-	if n := utf8.RuneCountInString(reason); n > maxReason {
-		return "", &wire.Error{Word: WordReason, Field: "reason",
-			Detail: fmt.Sprintf("has %d characters, the limit is %d", n, maxReason)}
-	}
-	for _, c := range reason {
-		if unicode.IsControl(c) {
-			return "", &wire.Error{Word: WordReason, Field: "reason", Detail: "contains a control character"}
-		}
-	}
-	return reason, nil
+	return wire.CleanReason(reason), nil
 }

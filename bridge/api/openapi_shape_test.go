@@ -163,7 +163,6 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		{"schemas/Purge/properties/ids/maxItems", wire.MaxIDs},
 		{"schemas/RequeueRejects/properties/sequences/maxItems", wire.MaxIDs},
 		{"schemas/Restore/properties/rate/maximum", wire.MaxRate},
-		{"schemas/Resign/properties/reason/maxLength", maxReason},
 		{"schemas/Forecast/properties/steps/maxItems", maxSteps},
 		{"schemas/Cluster/properties/parked/maxItems", maxParked},
 		{"schemas/Problem/properties/candidates/maxItems", scheduler.MaxNamesOfID},

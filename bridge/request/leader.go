@@ -5,8 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"strings"
-	"unicode"
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
@@ -60,30 +58,14 @@ func (r *Resign) heard(ctx context.Context, request []byte,
 	if json.Unmarshal(request, &wish) != nil || wish.Instance != r.cfg.Instance {
 		return nil
 	}
-	err := checkReason(wish.Reason)
-	if err == nil {
-		err = do(ctx, wish.Reason)
-	} else {
-		wish.Reason = ""
-	}
+	wish.Reason = wire.CleanReason(wish.Reason)
+	err := do(ctx, wish.Reason)
 	r.cfg.Log.Info().Err(err).Str("who", answer.ByNATS).Str("route", r.subject).Str("operation", "resign").
 		Str("reason", wish.Reason).Msg("operator action")
 	if err != nil {
 		return refusing(answer.Problem(err)) // the error itself is for the log
 	}
 	return &reaction{body: []byte(`{"resigned":true}`)}
-}
-
-// maxReason is the maximum size of the reason of a resignation, in bytes.
-const maxReason = 1000
-
-// checkReason refuses a reason that no tarry instance sends.
-func checkReason(reason string) error {
-	if len(reason) > maxReason || strings.ContainsFunc(reason, unicode.IsControl) {
-		return &wire.Error{Word: wire.WordReason, Field: "reason",
-			Detail: fmt.Sprintf("is longer than %d bytes or has a control character", maxReason)}
-	}
-	return nil
 }
 
 // Ask asks the named instance, the leader, to resign, and returns once it has resigned. Every error wraps

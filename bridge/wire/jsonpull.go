@@ -31,8 +31,6 @@ const (
 	MaxWait      = time.Minute
 	PullBytes    = 4 << 20 // max_bytes by default
 	MaxPullBytes = 64 << 20
-	// maxBury bounds the reason of a dead message, in bytes.
-	maxBury = 1000
 )
 
 // Pull is a consumer's request for ready messages.
@@ -119,7 +117,10 @@ func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 		case VerbNack:
 			list = []field{{FieldDelay, func(f *fields) { s.Delay, s.HasDelay = parsed(f, f.span, ParseDelay), true }}}
 		case VerbDead:
-			list = []field{{FieldReason, func(f *fields) { s.Reason = f.checked(checkBury) }}}
+			list = []field{{FieldReason, func(f *fields) {
+				text, _ := f.string()
+				s.Reason = CleanReason(text)
+			}}}
 		case VerbExtend:
 			list = []field{{FieldLease, func(f *fields) { s.Lease = parsed(f, f.span, ParseLease) }}}
 		}
@@ -142,14 +143,6 @@ func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 		}
 		return nil
 	})
-}
-
-func checkBury(s string) error {
-	if len(s) > maxBury || !utf8.ValidString(s) || strings.IndexFunc(s, unicode.IsControl) >= 0 {
-		return &Error{Word: "invalid_reason", Field: FieldReason,
-			Detail: fmt.Sprintf("has %d bytes; want at most %d of UTF-8 without control characters", len(s), maxBury)}
-	}
-	return nil
 }
 
 // Pulled is a message as its consumer gets it.
