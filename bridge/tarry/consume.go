@@ -321,7 +321,8 @@ func (c *consumer) settle(ctx context.Context, h *held, failed error, took time.
 		if err == nil {
 			break
 		}
-		if unsettled = c.lost(h); unsettled == nil && errors.As(err, &refused) && !later(refused) {
+		if unsettled = c.lost(h); unsettled == nil &&
+			(errors.As(err, new(final)) || errors.As(err, &refused) && !later(refused)) {
 			unsettled = err
 		}
 		if unsettled == nil {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
@@ -486,6 +487,114 @@ func TestConsume_GoesOnThroughAKill(t *testing.T) {
 	}
 }
 
+// What is not taken back, as the copy of a dead message, does not hold up the next message.
+func TestFromJetStream_LetsGoWhatNoRepeatCures(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
+	nc := connect(t, s.url)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "A", Subjects: []string{"graves.>"}}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateConsumer(t.Context(), "A", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"failed", "dead"} {
+		m := message("graves."+name, name, HeaderSubject, "orders", HeaderID, "a", HeaderDue, "1", HeaderAttempt, "3")
+		if _, err := js.PublishMsg(t.Context(), m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := js.Publish(t.Context(), "graves.next", []byte("next")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	var handled, ends []string
+	err = Consume(ctx, FromJetStream(wrap(t, nc).client, stream), func(_ context.Context, d Delivery) error {
+		switch handled = append(handled, string(d.Data)); string(d.Data) {
+		case "failed":
+			return errors.New("cannot be handled")
+		case "dead":
+			return Dead(errors.New("cannot be handled"))
+		}
+		return nil
+	}, Concurrency(1), WithHooks(Hooks{End: func(d Delivery, _ time.Duration, _, unsettled error) {
+		ends = append(ends, fmt.Sprint(string(d.Data), " ", errors.Is(unsettled, ErrCopy)))
+		if len(ends) == 4 {
+			stop()
+		}
+	}}))
+	// NATS delivers the one again that failed.
+	want := []string{"failed true", "dead true", "next false", "failed true"}
+	if err != nil || !slices.Equal(ends, want) {
+		t.Errorf("%v; handled %q, ended %q", err, handled, ends)
+	}
+}
+
+// stopInOrder stops consumers again and again while there is work: nothing stays with them, and no try is lost.
+func stopInOrder(t *testing.T, d *dev) {
+	conn := d.client(t)
+	js, err := jetstream.New(conn.Conn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.CreateStream(t.Context(),
+		jetstream.StreamConfig{Name: "STOP", Subjects: []string{"stop.jetstream"}}); err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateConsumer(t.Context(), "STOP", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy,
+		AckWait: time.Hour, InactiveThreshold: time.Hour})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const n, each = 600, 25
+	for name, c := range map[string]struct {
+		source  Source
+		headers []string
+	}{
+		"pull":      {FromPull(&Puller{URL: d.http}, "stop.pull"), []string{"Tarry-Deliver", "pull", "Tarry-Lease", "1h"}},
+		"jetstream": {FromJetStream(conn.client, stream), nil},
+	} {
+		var batch []*nats.Msg
+		for i := range n {
+			batch = append(batch, Tag(message("stop."+name, "x", c.headers...), In(0), As(fmt.Sprint(name, i)), Retries("none")))
+		}
+		if outcomes, err := conn.client.PushBatch(t.Context(), batch); err != nil || outcomes[n-1].Err != nil {
+			t.Fatal(err, outcomes)
+		}
+		var mu sync.Mutex
+		handled := map[string]int{}
+		for left := true; left; {
+			ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+			seen := 0
+			err := Consume(ctx, c.source, func(_ context.Context, d Delivery) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if handled[d.ID]++; d.Attempt > 1 || handled[d.ID] > 1 {
+					t.Errorf("%s is handled %d times, attempt %d", d.ID, handled[d.ID], d.Attempt)
+				}
+				if seen++; seen == each || len(handled) == n {
+					stop()
+				}
+				return nil
+			})
+			left = len(handled) < n
+			if err != nil || left && seen < each {
+				t.Errorf("%s: %v; %d of %d handled: the others stay with a consumer that has stopped", name, err,
+					len(handled), n)
+				left = false
+			}
+			stop()
+		}
+	}
+}
+
 // consume has messages handled from both sources, with each outcome.
 func consume(t *testing.T, d *dev) {
 	conn := d.client(t)
@@ -530,7 +639,7 @@ func consume(t *testing.T, d *dev) {
 			case id == "soon" && d.Attempt < 2:
 				return RetryIn(time.Millisecond, errors.New("soon"))
 			case id == "dead":
-				return Dead(errors.New("never"))
+				return Dead(errors.Join(errors.New("never"), errors.New(strings.Repeat("really ", 200))))
 			case id == "slow":
 				time.Sleep(5 * time.Second) // its lease is 2 seconds
 			}

@@ -50,6 +50,7 @@ topics:
 			"your own push":             readOwnPush,
 			"pull":                      pullAndSettle,
 			"consume":                   consume,
+			"stopping":                  stopInOrder,
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()

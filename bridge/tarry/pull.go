@@ -16,6 +16,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
 // ErrLeaseLost: a lease does not hold: it was over, it was settled in another way, or it never was.
@@ -55,12 +57,19 @@ type Pulled struct {
 	Lease      time.Duration
 }
 
-// sendings is how often a request is sent whose answer is lost.
-const sendings = 3
+const (
+	sendings     = 3                // how often a request is sent whose answer is lost
+	answerMost   = 15 * time.Second // how long an answer may take, beyond what a poll waits
+	giveBackMost = 2 * time.Second
+)
 
 // Pull leases ready messages of a topic: the highest priority first, then the earliest due. It returns none if nothing
-// came within the wait. If an answer is lost, Pull asks again for the same messages.
+// came within the wait. If an answer is lost, Pull asks again for the same messages. If ctx ends before the answer is
+// there, Pull gives back what was leased, which counts as no try, and takes up to 2 s longer.
 func (p *Puller) Pull(ctx context.Context, topic string, o PullOptions) ([]Pulled, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
 	body := map[string]any{"attempt": rand.Text()}
 	for name, d := range map[string]time.Duration{"wait": o.Wait, "lease": o.Lease} {
 		if d != 0 {
@@ -76,6 +85,22 @@ func (p *Puller) Pull(ctx context.Context, topic string, o PullOptions) ([]Pulle
 	if o.Consumer != "" {
 		body["consumer"] = o.Consumer
 	}
+	found, err := p.poll(ctx, topic, o.Wait, body)
+	if err != nil && ctx.Err() != nil {
+		after, stop := context.WithTimeout(context.WithoutCancel(ctx), giveBackMost)
+		defer stop()
+		delete(body, "wait")
+		left, _ := p.poll(after, topic, 0, body) // where nobody answers, leases lapse
+		receipts := make([]string, len(left))
+		for i := range left {
+			receipts[i] = left[i].Receipt
+		}
+		_ = p.Release(after, receipts...)
+	}
+	return found, err
+}
+
+func (p *Puller) poll(ctx context.Context, topic string, wait time.Duration, body map[string]any) ([]Pulled, error) {
 	var answer struct {
 		Messages []struct {
 			ID, UID, Topic, Key, Receipt string
@@ -89,7 +114,7 @@ func (p *Puller) Pull(ctx context.Context, topic string, o PullOptions) ([]Pulle
 			LeaseMS                      int64     `json:"lease_ms"`
 		}
 	}
-	if err := p.post(ctx, "/v1/topics/"+url.PathEscape(topic)+"/pull", body, &answer); err != nil {
+	if err := p.post(ctx, "/v1/topics/"+url.PathEscape(topic)+"/pull", wait, body, &answer); err != nil {
 		return nil, err
 	}
 	found := make([]Pulled, len(answer.Messages))
@@ -120,9 +145,9 @@ func (p *Puller) NackIn(ctx context.Context, delay time.Duration, receipts ...st
 	return p.settle(ctx, "nack", map[string]any{"delay": fmt.Sprintf("%dms", delay.Milliseconds())}, receipts)
 }
 
-// Dead says that messages are not to be tried again, and why, for people.
+// Dead says that messages are not to be tried again, and why, for people: up to 255 bytes on one line of it are kept.
 func (p *Puller) Dead(ctx context.Context, reason string, receipts ...string) error {
-	return p.settle(ctx, "dead", map[string]any{"reason": reason}, receipts)
+	return p.settle(ctx, "dead", map[string]any{"reason": wire.CleanReason(reason)}, receipts)
 }
 
 // Extend holds messages until that long from now, unless their leases end later.
@@ -167,7 +192,7 @@ func (p *Puller) settle(ctx context.Context, verb string, body map[string]any, r
 		Failed  int
 		Results []Error
 	}
-	if err := p.post(ctx, "/v1/leases/"+verb, body, &answer); err != nil || answer.Failed == 0 {
+	if err := p.post(ctx, "/v1/leases/"+verb, 0, body, &answer); err != nil || answer.Failed == 0 {
 		return err
 	}
 	failed := Unsettled{}
@@ -187,14 +212,16 @@ func said(e *Error) error {
 	return e
 }
 
-// post makes a request that may be repeated, and repeats it if its answer is lost.
-func (p *Puller) post(ctx context.Context, path string, body, into any) error {
+// post makes a request that may be repeated and waits for so long, and repeats it if its answer is lost.
+func (p *Puller) post(ctx context.Context, path string, wait time.Duration, body, into any) error {
 	sent, err := json.Marshal(body)
 	if err != nil {
 		return fmt.Errorf("tarry: encode the request: %w", err)
 	}
 	for n := 1; ; n++ {
-		err = p.send(ctx, path, sent, into)
+		limited, stop := context.WithTimeout(ctx, wait+answerMost)
+		err = p.send(limited, path, sent, into)
+		stop()
 		var refused *Error
 		if err == nil || n == sendings || ctx.Err() != nil || errors.As(err, &refused) {
 			return err

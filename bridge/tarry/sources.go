@@ -9,11 +9,15 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 )
 
 // pollFor is how long one fetch waits for a message.
 const pollFor = 30 * time.Second
+
+// lastSent is how long a fetch goes on when its consumer stops: for what NATS has sent, which is then given back.
+const lastSent = 250 * time.Millisecond
 
 // FromPull is the source of a consumer that pulls topics over HTTP.
 func FromPull(p *Puller, topics ...string) Source { return &pullSource{p, topics} }
@@ -97,7 +101,8 @@ func (s *pullSource) release(ctx context.Context, all []*held) error {
 // FromJetStream is the source of a consumer that reads a JetStream consumer with explicit acknowledgement, on the
 // client's connection: whether NATS answers there tells whether leases were extended. A message that failed goes to
 // tarry by [Client.Retry], and is then acknowledged. One that is [Dead] goes there with the schedule none, which it
-// keeps if it is requeued.
+// keeps if it is requeued. What tarry does not take, such as the copy of a dead message, NATS delivers again after 5
+// seconds or the delay that was asked for; if it is Dead, never.
 func FromJetStream(client *Client, consumer jetstream.Consumer) Source {
 	return &streamSource{client, consumer}
 }
@@ -117,8 +122,10 @@ func (s *streamSource) feeds() ([]feed, error) {
 	}
 	lease := slices.Min(append([]time.Duration{info.Config.AckWait}, info.Config.BackOff...))
 	return []feed{func(ctx context.Context, most int, take func(...*held)) error {
-		limited, stop := context.WithTimeout(ctx, pollFor)
+		limited, stop := context.WithTimeout(context.WithoutCancel(ctx), pollFor)
 		defer stop()
+		// nats.go drops what it still holds when a fetch is broken off.
+		defer context.AfterFunc(ctx, func() { time.AfterFunc(lastSent, stop) })()
 		batch, err := s.consumer.Fetch(most, jetstream.FetchContext(limited))
 		if err != nil {
 			return lasting(err)
@@ -185,13 +192,28 @@ func (s *streamSource) settle(ctx context.Context, h *held, v verdict) error {
 			tags = []TagOption{In(v.delay)}
 		}
 		if _, err := s.client.Retry(ctx, m, v.err.Error(), tags...); err != nil {
-			return err
+			if cured(err) {
+				return err
+			}
+			let := func() error { return m.NakWithDelay(max(v.delay, pauseMost)) }
+			if v.dead {
+				let = m.Term
+			}
+			return final{errors.Join(err, let())}
 		}
 	}
 	if err := m.DoubleAck(ctx); err != nil && !errors.Is(err, jetstream.ErrMsgAlreadyAckd) {
 		return err
 	}
 	return nil
+}
+
+// cured reports whether a repeat may cure an error of Retry.
+func cured(err error) bool {
+	if refused := (*Error)(nil); errors.As(err, &refused) {
+		return later(refused)
+	}
+	return !errors.Is(err, ErrCopy) && !errors.Is(err, ErrNoIntake) && !errors.Is(err, nats.ErrMaxPayload)
 }
 
 func (s *streamSource) release(_ context.Context, all []*held) (err error) {
