@@ -317,7 +317,7 @@ var pullPromises = []promise{
 			t.Fatalf("leases: %+v", all)
 		}
 	}},
-	{name: "only a lease that is over lapses", check: func(t *trial) {
+	{name: "only a lease that is over lapses, and nobody is told that its consumer settled it", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
 		t.pull(m, 1)
 		lapse := of(m, scheduler.Nack, 1)
@@ -342,8 +342,24 @@ var pullPromises = []promise{
 		if got.Info.Mark.Refusals != 1 || got.Info.Version != 2 {
 			t.Fatalf("lapsed: %s", describe(got.Info))
 		}
-		t.settle(of(m, scheduler.Ack, 1), scheduler.SettleLost, message.StateWaiting)
+		for _, verb := range []scheduler.Verb{scheduler.Ack, scheduler.Nack, scheduler.Bury, scheduler.Release} {
+			t.settle(of(m, verb, 1), scheduler.SettleLost, message.StateWaiting)
+		}
 		t.pull(m, 2)
+		free := of(m, scheduler.Release, 2)
+		free.Kind = message.KindReleased
+		t.settle(free, scheduler.SettleDone, message.StateWaiting)
+		for _, verb := range []scheduler.Verb{scheduler.Nack, scheduler.Bury, scheduler.Release} {
+			t.settle(of(m, verb, 2), scheduler.SettleLost, message.StateWaiting)
+		}
+		t.pull(m, 3)
+		t.pass(time.Minute)
+		last := of(m, scheduler.Bury, 3) // after the last retry
+		last.Over = true
+		t.settle(last, scheduler.SettleDone, message.StateDead)
+		for _, verb := range []scheduler.Verb{scheduler.Nack, scheduler.Bury, scheduler.Release} {
+			t.settle(of(m, verb, 3), scheduler.SettleLost, message.StateDead)
+		}
 	}},
 	{name: "a settle of the leader's is refused under a lower term", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))

@@ -146,9 +146,18 @@ func (b *bucket) ready(want scheduler.TopicWant, now message.Milli) (found sched
 // granted is what a call of Lease took.
 type granted struct {
 	uids  []message.UID
-	did   map[message.UID]scheduler.Verb // what became of them by a refusal or a release
-	place *entry                         // stands for it in forgets
+	did   map[message.UID]deed // what became of them by a refusal or a release
+	place *entry               // stands for it in forgets
 }
+
+// deed is how a lease was settled: a consumer that repeats its own call is told so, and one whose lease lapsed is not.
+type deed struct {
+	verb scheduler.Verb
+	over bool
+	kind message.Kind
+}
+
+func deedOf(s *scheduler.Settle) deed { return deed{s.Verb, s.Over, s.Kind} }
 
 // settledKeep is how long a refusal or a release is known again.
 const settledKeep message.Milli = 10 * 60 * 1000
@@ -315,6 +324,7 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 		case scheduler.Ack:
 			b.finish(e, l, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)
 		case scheduler.Bury:
+			b.noteDeed(e, l, s, now)
 			b.finish(e, l, message.StateDead, cause{s.Kind, "", s.Reason}, term, now)
 		case scheduler.Extend:
 			b.leave(e)
@@ -331,19 +341,28 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 	return r
 }
 
-// settled reports whether the item was done before.
+// settled reports whether the item was done before. A nack after the last retry made the message dead.
 func (b *bucket) settled(e *entry, s *scheduler.Settle, now message.Milli) bool {
-	g := b.grant(s.Nonce, now)
-	did := g != nil && g.did[s.UID] == s.Verb
-	switch s.Verb {
-	case scheduler.Ack:
+	if s.Verb == scheduler.Ack {
 		return e.state == message.StateDelivered
-	case scheduler.Bury:
-		return e.state == message.StateDead
-	case scheduler.Nack:
-		return did || e.state == message.StateDead
 	}
-	return did
+	g, last := b.grant(s.Nonce, now), deedOf(s)
+	if g == nil {
+		return false
+	}
+	last.verb = scheduler.Bury
+	did, known := g.did[s.UID]
+	return known && (did == deedOf(s) || did == last && s.Verb == scheduler.Nack)
+}
+
+// noteDeed notes how a lease was settled.
+func (b *bucket) noteDeed(e *entry, l *lease, s *scheduler.Settle, now message.Milli) {
+	g := cmp.Or(b.grant(l.nonce, now), new(granted)) // after an extend it may be forgotten
+	if g.did == nil {
+		g.did = map[message.UID]deed{}
+	}
+	g.did[e.uid] = deedOf(s)
+	b.keep(l.nonce, g, now+settledKeep)
 }
 
 // finish ends a leased message.
@@ -383,12 +402,7 @@ func (b *bucket) expire(e *entry, l *lease, tried bool, term uint64, now message
 // replaced it.
 func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now message.Milli) {
 	l, counts := e.pull.lease, s.Verb == scheduler.Nack
-	g := cmp.Or(b.grant(l.nonce, now), new(granted)) // after an extend it may be forgotten
-	if g.did == nil {
-		g.did = map[message.UID]scheduler.Verb{}
-	}
-	g.did[e.uid] = s.Verb
-	b.keep(l.nonce, g, now+settledKeep)
+	b.noteDeed(e, l, s, now)
 	if e.pull.expires > 0 && e.pull.expires <= now {
 		b.expire(e, l, counts || e.message.Mark.Refusals > 0, term, now)
 		return

@@ -13,7 +13,7 @@
 -- be read loses its lease and enters no order; it is listed as refused.
 -- Outbox: uid and, for each change, form, start of the lease, attempt and tries, and the record of the end or the
 --      amended form; uid and record of a cancel.
--- Twice: an ack finds the message delivered, dead finds it dead; a nack and a release find themselves in the grant.
+-- Twice: an ack finds the message delivered; a nack, dead and a release find themselves in the grant, and no lapse.
 local stale = ARGV[1] ~= '' and check(ARGV[1])
 if stale then return stale end
 local now, room = tonumber(ARGV[2]), tonumber(ARGV[3])
@@ -67,16 +67,25 @@ local function expire(uid, packed, mark, tried, from, attempt)
   return finish(uid, packed, mark, STATE_EXPIRED, why, from, attempt)
 end
 
+-- deed returns what a call does, as the grant remembers it.
+local function deed(verb, only, kind) return verb .. (only and 'l' or '') .. string.format('%d', kind) end
+
+-- remember notes how a lease was settled.
+local function remember(uid, lease, done)
+  local key = grant(string.sub(lease, 1, 16))
+  redis.call('HSET', key, uid, done)
+  redis.call('HSETNX', key, '', '-') -- after an extend the grant may be forgotten
+  if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
+end
+
 -- back returns a message to waiting. It returns its record and mark.
-local function back(uid, packed, lease, verb, at, kind, reason)
+local function back(uid, packed, lease, verb, at, only, kind, reason)
   local from, expires, consumer = read(lease)
-  local was, key, counts = redis.call('HGET', MARK, uid) or '', grant(string.sub(lease, 1, 16)), verb == 'n'
+  local was, counts = redis.call('HGET', MARK, uid) or '', verb == 'n'
   local mark = effective(was, packed)
   local refusals, attempt = numbers(mark), attempt_of(packed, mark)
   unlease(topic(packed), uid)
-  redis.call('HSET', key, uid, verb)
-  redis.call('HSETNX', key, '', '-') -- after an extend the grant may be forgotten
-  if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
+  remember(uid, lease, deed(verb, only, kind))
   if expires > 0 and expires <= now then
     if serial(packed) then step_out(packed, uid, false) end
     return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
@@ -114,16 +123,16 @@ local function undo(nonce)
     local uid = string.sub(granted, i, i + 17)
     local lease, packed = redis.call('HGET', LEASE, uid), redis.call('HGET', MSG, uid)
     if lease and string.sub(lease, 1, 16) == nonce and sound(packed) then
-      back(uid, packed, lease, 'r', 0, KIND_PLAIN, '')
+      back(uid, packed, lease, 'r', 0, false, KIND_PLAIN, '')
     end
   end
 end
 
--- before reports whether an item was done before, on a message with this state.
-local function before(verb, uid, nonce, stands)
+-- before reports whether an item was done before, on a message with this state. A nack after the last retry was a dead.
+local function before(verb, uid, nonce, only, kind, stands)
   if verb == 'a' then return stands == STATE_DELIVERED end
-  if stands == STATE_DEAD and (verb == 'd' or verb == 'n') then return true end
-  return (verb == 'n' or verb == 'r') and nonce ~= '' and redis.call('HGET', grant(nonce), uid) == verb
+  local done = nonce ~= '' and redis.call('HGET', grant(nonce), uid)
+  return done and (done == deed(verb, only, kind) or verb == 'n' and done == deed('d', only, kind))
 end
 
 -- tell answers the item at hand with the message as it is now.
@@ -167,7 +176,7 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     return tell(1, expire(uid, record, mark, numbers(mark) ~= '0', 0, 0), '')
   end
   if not mine or ended or only and tonumber(till or '0') > now then
-    local code = before(verb, uid, nonce, ended and state(record) or STATE_WAITING) and 2 or 0
+    local code = before(verb, uid, nonce, only, kind, ended and state(record) or STATE_WAITING) and 2 or 0
     return tell(code, record, mark, held)
   end
   if verb == 'e' then
@@ -180,11 +189,12 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     local from, _, consumer = read(lease)
     mark = effective(mark, record)
     unlease(on, uid)
+    if verb == 'd' then remember(uid, lease, deed(verb, only, kind)) end
     if serial(record) then step_out(record, uid, false) end
     return tell(1, finish(uid, record, mark, verb == 'a' and STATE_DELIVERED or STATE_DEAD,
       cause(kind, reason, consumer), from, attempt_of(record, mark)), '')
   end
-  return tell(1, back(uid, record, lease, verb, at, kind, reason))
+  return tell(1, back(uid, record, lease, verb, at, only, kind, reason))
 end
 
 -- ack_all acknowledges, in few calls, those of the messages that are leased under a nonce and small. Most calls are
