@@ -110,10 +110,12 @@ func (i *Instance) Sure(ctx context.Context, method, path string, body any, pass
 // Slow is what may be answered where the database is slow.
 var Slow = []string{"outcome_unknown", "unavailable"}
 
-// Must is call where an answer is due at once.
+// Must is call where an answer is due, at once on a machine that has nothing else to do.
 func (s *Site) Must(i *Instance, method, path string, body any) Answer {
 	s.T.Helper()
-	a, err := i.Sure(s.T.Context(), method, path, body, "outcome_unknown")
+	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
+	defer stop()
+	a, err := i.Sure(ctx, method, path, body, "outcome_unknown")
 	if err != nil {
 		s.T.Fatal(err)
 	}
@@ -123,7 +125,9 @@ func (s *Site) Must(i *Instance, method, path string, body any) Answer {
 // Push pushes one message that must be accepted.
 func (s *Site) Push(i *Instance, body map[string]any) Answer {
 	s.T.Helper()
-	a, err := i.Sure(s.T.Context(), http.MethodPost, "/v1/messages", body, Slow...)
+	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
+	defer stop()
+	a, err := i.Sure(ctx, http.MethodPost, "/v1/messages", body, Slow...)
 	if err != nil || a.Status != http.StatusCreated {
 		s.T.Fatalf("push through %s: %d %s %v", i.Name, a.Status, a.Raw, err)
 	}
