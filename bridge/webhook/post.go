@@ -115,8 +115,9 @@ func judge(a *http.Response, now time.Time) verdict {
 
 // retryAfter reads a Retry-After header: seconds or a date. It returns 0 if there is none.
 func retryAfter(text string, now time.Time) time.Duration {
-	if seconds, err := strconv.ParseUint(text, 10, 31); err == nil {
-		return time.Duration(seconds) * time.Second
+	// What has too many digits is a long time, and not none.
+	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil || errors.Is(err, strconv.ErrRange) {
+		return time.Duration(min(seconds, uint64(retryAfterMost/time.Second))) * time.Second
 	}
 	if at, err := http.ParseTime(text); err == nil {
 		return max(at.Sub(now), 0)

@@ -48,7 +48,8 @@ func TestJudge_ReadsTheStatus(t *testing.T) {
 		{status: 503, header: now.Add(-time.Hour).UTC().Format(http.TimeFormat), verb: scheduler.Nack},
 		{status: 503, header: "1000000", verb: scheduler.Nack, after: 24 * time.Hour},
 		{status: 503, header: "-5", verb: scheduler.Nack},
-		{status: 503, header: "99999999999999999999", verb: scheduler.Nack},
+		{status: 503, header: "9999999999", verb: scheduler.Nack, after: 24 * time.Hour},
+		{status: 503, header: "99999999999999999999", verb: scheduler.Nack, after: 24 * time.Hour},
 		{status: 503, header: "soon", verb: scheduler.Nack},
 	} {
 		v := judge(&http.Response{StatusCode: c.status, Header: http.Header{"Retry-After": {c.header}}}, now)

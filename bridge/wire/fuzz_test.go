@@ -5,6 +5,7 @@ import (
 	"maps"
 	"math/big"
 	"reflect"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -75,14 +76,24 @@ func FuzzParseAt(f *testing.F) {
 		}
 	}
 	for _, s := range []string{"0000-01-01T00:00:00+23:59", "9998-12-31T23:59:59.9999999Z", "2030-01-31t08:00:00z",
-		"2030-01-31T08:00:60Z", "2030-01-31T8:00:00Z", "2030-01-31T08:00:00,5Z"} {
+		"2030-01-31T08:00:60Z", "2030-01-31T8:00:00Z", "2030-01-31T08:00:00,5Z", "2030-01-31T08:00:00+24:00",
+		"2030-01-31T08:00:00+02:60", "2030-01-31T08:00:00-23:59"} {
 		f.Add(s)
 	}
+	rfc3339 := regexp.MustCompile(
+		`^\d{4}-\d\d-\d\d[Tt]\d\d:\d\d:\d\d(\.\d+)?([Zz]|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 	f.Fuzz(func(t *testing.T, s string) {
 		at, err := wire.ParseAt(s)
+		if std, no := time.Parse(time.RFC3339Nano, strings.ToUpper(s)); err != nil && no == nil && rfc3339.MatchString(s) &&
+			std.UnixMilli() >= wire.SecondsBelow && std.UTC().Year() < 9998 && len(s) <= 64 {
+			t.Fatalf("%q is a time of RFC 3339: %v", s, err)
+		}
 		if err != nil {
 			mustBeRefusal(t, err, wire.WordAt)
 			return
+		}
+		if strings.Trim(s, "0123456789") != "" && !rfc3339.MatchString(s) {
+			t.Fatalf("%q is none of RFC 3339, and gives %v", s, at)
 		}
 		if at.Location() != time.UTC || at.Nanosecond()%int(time.Millisecond) != 0 || at.Year() < 0 ||
 			at.Year() > 9998 {

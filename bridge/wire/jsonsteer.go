@@ -2,6 +2,7 @@ package wire
 
 import (
 	"bytes"
+	"errors"
 	"slices"
 	"strconv"
 	"strings"
@@ -177,6 +178,9 @@ func ParseShift(s string) (time.Duration, error) {
 	d, err := ParseSpan(text, FieldShift)
 	if back {
 		d = -d
+	}
+	if e := (*Error)(nil); back && errors.As(err, &e) {
+		e.Detail = strings.Replace(e.Detail, quote(text), quote(s), 1) // as it was written
 	}
 	return d, err
 }

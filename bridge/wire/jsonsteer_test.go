@@ -252,7 +252,7 @@ func TestRetry_HasOneText(t *testing.T) {
 		"1m,1m,1m,2m":              "1m*3,2m",
 		"exp(1s,1s,3)":             "1s*3",
 		"25h,90m":                  "1d1h,1h30m",
-		"1*5~1%":                   "1ms*5~1%",
+		"1ms*5 ~1%":                "1ms*5~1%",
 		"exp( 1m , 5m , 4 ) ~ 50%": "1m,2m,4m,5m~50%",
 		"0.5ms":                    "1ms",
 	} {

@@ -190,7 +190,7 @@ func moment(s string) (time.Time, string) {
 		}
 		return time.UnixMilli(ms).UTC(), ""
 	}
-	if err := t.UnmarshalText([]byte(s)); err != nil { // strict, unlike time.Parse
+	if err := t.UnmarshalText([]byte(strings.ToUpper(s))); err != nil || !rfc3339(s) {
 		return time.Time{}, quote(s) + " is not a time; " + want
 	}
 	if t = t.UTC(); t.Year() < 0 {
@@ -203,6 +203,14 @@ func moment(s string) (time.Time, string) {
 		return time.Time{}, quote(s) + " is too far ahead, the limit is " + limitText + " from now"
 	}
 	return t, ""
+}
+
+// rfc3339 reports whether a time that package time has read is one of RFC 3339, section 5.6: package time also takes an
+// hour of one digit, a comma before the fraction, and offsets beyond 23:59.
+func rfc3339(s string) bool {
+	offset := s[len(s)-6:]
+	return s[13] == ':' && s[19] != ',' &&
+		(s[len(s)-1]|' ' == 'z' || offset[1:3] <= "23" && offset[4:] <= "59")
 }
 
 // endOfTime is the start of the year 9999, which many programs use for "never", in unix milliseconds.

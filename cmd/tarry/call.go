@@ -187,8 +187,8 @@ func nameOf(cmd *cobra.Command, id string) client.Name {
 // withUnits refuses durations without a unit: the API reads them as milliseconds, which nobody who types 20 means.
 func withUnits(cmd *cobra.Command, names ...string) error {
 	for _, name := range names {
-		text := strings.TrimLeft(cmd.Flags().Lookup(name).Value.String(), "+-")
-		if text != "" && text != "0" && strings.Trim(text, "0123456789") == "" {
+		text := cmd.Flags().Lookup(name).Value.String()
+		if bare := strings.TrimLeft(text, "+-"); bare != "" && bare != "0" && strings.Trim(bare, "0123456789") == "" {
 			return usage("--%s %s has no unit: want %sms, %ss, %sm, %sh or %sd", name, text, text, text,
 				text, text, text)
 		}

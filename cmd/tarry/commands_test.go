@@ -402,7 +402,11 @@ func TestCommands_TakeWhatPeopleType(t *testing.T) {
 		{"dead", "purge", "--older", "20"},
 	} {
 		r := tarry(t, "", environ, args...).want(t, exitUsage, "")
-		if !strings.Contains(r.err, "20 has no unit: want 20ms, 20s, 20m") {
+		want := "20 has no unit: want 20ms, 20s, 20m"
+		if args[0] == "reschedule" {
+			want = "--shift -20 has no unit: want -20ms, -20s, -20m"
+		}
+		if !strings.Contains(r.err, want) {
 			t.Errorf("%v: %q", args, r.err)
 		}
 	}
@@ -411,7 +415,10 @@ func TestCommands_TakeWhatPeopleType(t *testing.T) {
 		{"reschedule", "typed", "--shift=-5x"}, {"dead", "purge", "--older", "5x"},
 	} {
 		r := tarry(t, "", environ, args...).want(t, exitUsage,
-			` "5x" is not a duration; want a duration such as 20m or 1d12h (invalid_`)
+			`5x" is not a duration; want a duration such as 20m or 1d12h (invalid_`)
+		if signed := strings.Contains(r.err, `"-5x"`); signed != (args[0] == "reschedule") {
+			t.Errorf("%v: %q", args, r.err)
+		}
 		if strings.Contains(r.err, "milliseconds") {
 			t.Errorf("%v: %q", args, r.err)
 		}

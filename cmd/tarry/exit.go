@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -122,11 +123,9 @@ func answered(err error, asJSON bool) error {
 
 // candidateText returns the command-line arguments for one of the messages that an id may refer to.
 func candidateText(c *wire.Candidate) string {
-	text := "--topic " + printable(c.Topic, "")
-	if c.Key != "" {
-		text += " --key " + printable(c.Key, "")
-	}
-	return text + ": " + c.UID + ", " + c.State
+	// Without --key the id alone would be meant, whatever the key.
+	return "--topic " + printable(c.Topic, "") + " --key " + cmp.Or(printable(c.Key, ""), "''") + ": " + c.UID + ", " +
+		c.State
 }
 
 // interrupted shortens the error of a command that a signal ended to one word.

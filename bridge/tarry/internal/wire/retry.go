@@ -27,8 +27,8 @@ const (
 //	1m,10m,1h~20%          either form with jitter: each delay varies by up to this percentage, up or down
 //	none                   no retry
 //
-// with at most 100 delays, each from 0 to ten years in whole milliseconds; finer values are rounded up. Blanks around
-// a delay are ignored.
+// with at most 100 delays, each 0 or with a unit, to ten years, in whole milliseconds; finer values are rounded up.
+// Blanks around a delay are ignored.
 type Retry struct {
 	Delays []time.Duration
 	Jitter uint8 // percent; 0 for none
@@ -97,7 +97,7 @@ func listed(s string) (delays []time.Duration, problem string) {
 					quote(times), MaxRetries)
 			}
 		}
-		d, problem := span(text)
+		d, problem := pause(text)
 		if problem != "" {
 			return nil, "has a bad delay: " + problem
 		}
@@ -109,6 +109,14 @@ func listed(s string) (delays []time.Duration, problem string) {
 		}
 	}
 	return delays, ""
+}
+
+// pause reads a delay of a schedule. A number without a unit is refused there: it is meant as a count.
+func pause(s string) (time.Duration, string) {
+	if allDigits(s) && strings.Trim(s, "0") != "" {
+		return 0, quote(s) + " has no unit; want 20s, 5m …, and for three retries 0*3 or 1m*3"
+	}
+	return span(s)
 }
 
 var tooMany = fmt.Sprintf("has more delays than the limit of %d", MaxRetries)
@@ -123,7 +131,7 @@ func doubled(s string) (delays []time.Duration, problem string) {
 	var bounds [2]time.Duration
 	for i := range bounds {
 		var bad string
-		if bounds[i], bad = span(strings.Trim(parts[i], " \t")); bad != "" {
+		if bounds[i], bad = pause(strings.Trim(parts[i], " \t")); bad != "" {
 			return nil, "has a bad delay in exp: " + bad
 		}
 	}
