@@ -194,6 +194,12 @@ func (h *History) outrunLocked(s *Sent) bool {
 	return s != nil && slices.ContainsFunc(h.windows, func(w Window) bool { return w.Lost && s.pushed.Before(w.to) })
 }
 
+// lostAfterLocked reports whether the store lost something at or after a time of the journal's. It answers for rows that
+// lack the acceptance and with it the content, of which nobody can tell which push they are.
+func (h *History) lostAfterLocked(at int64) bool {
+	return slices.ContainsFunc(h.windows, func(w Window) bool { return w.Lost && time.UnixMilli(at).Before(w.to) })
+}
+
 // anewLocked reports whether a message may have come under another uid than that of its answer: the store lost what a
 // first try of the push had done before the journal had it, and nobody had answered that try.
 func (h *History) anewLocked(s *Sent) bool {

@@ -298,7 +298,7 @@ func (c *checker) row(s *Sent, r *Row, word string) {
 // versions: a message's changes are its versions from 1, and the last of them is its state.
 func (c *checker) versions(r *Row) {
 	term, first := uint64(0), 1
-	if c.h.outrunLocked(c.h.Sent[r.Seq]) && len(r.changes) > 0 {
+	if len(r.changes) > 0 && (c.h.outrunLocked(c.h.Sent[r.Seq]) || r.topic == "" && c.h.lostAfterLocked(r.changes[0].at)) {
 		first = r.changes[0].version
 	}
 	for i, x := range r.changes {

@@ -1,6 +1,8 @@
 package site
 
 import (
+	"crypto/md5"
+	"encoding/hex"
 	"fmt"
 	"slices"
 	"strconv"
@@ -179,6 +181,81 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 			found := Check(h)
 			if !slices.ContainsFunc(found, func(v Violation) bool { return v.Rule == mutant.rule }) {
 				t.Errorf("found %v, want %s", found, mutant.rule)
+			}
+		})
+	}
+}
+
+// goodRows is what the journal should have of a good history.
+func goodRows(h *History) map[string]*Row {
+	rows := map[string]*Row{}
+	for _, s := range h.Sent {
+		sum := md5.Sum(s.Body)
+		end := change{version: 2, state: stateDelivered, at: s.Due, term: 1}
+		for _, a := range h.Arrivals {
+			if a.Seq == s.Seq && s.stream {
+				end.stream, end.sequence = "GOOD", a.Stored
+			}
+		}
+		if s.Seq >= 30 && s.Seq < 33 {
+			end.state, end.term = stateCanceled, 0
+		}
+		rows[s.Uid] = &Row{uid: s.Uid, topic: s.subject, id: s.Id, key: s.Key, body: hex.EncodeToString(sum[:]), Seq: s.Seq,
+			due: s.Due, state: end.state, version: 2,
+			changes: []change{{version: 1, state: stateWaiting, at: s.Due - 2}, end}}
+	}
+	return rows
+}
+
+func TestCompare_FindsEachWayToSpoilAJournal(t *testing.T) {
+	t.Parallel()
+	bare := func(rows map[string]*Row) {
+		of := rows["t-8"]
+		rows["t-99"] = &Row{uid: "t-99", Seq: -1, state: stateDelivered, version: 2, changes: of.changes[1:]}
+	}
+	for _, mutant := range []struct {
+		name  string
+		rule  string // empty: nothing is wrong
+		spoil func(*History, map[string]*Row)
+	}{
+		{"as it should be", "", func(*History, map[string]*Row) {}},
+		{"a row is missing", ruleUnwritten, func(_ *History, rows map[string]*Row) { delete(rows, "t-8") }},
+		{"a row is there twice", ruleTwice, func(_ *History, rows map[string]*Row) {
+			again := *rows["t-8"]
+			again.uid = "t-98"
+			rows["t-98"] = &again
+		}},
+		{"another body", ruleContent, func(_ *History, rows map[string]*Row) { rows["t-8"].body = rows["t-9"].body }},
+		{"canceled, and it came", ruleEnd, func(_ *History, rows map[string]*Row) {
+			rows["t-8"].state, rows["t-8"].changes[1].state = stateCanceled, stateCanceled
+		}},
+		{"a change is missing", ruleGap, func(_ *History, rows map[string]*Row) {
+			rows["t-8"].changes = rows["t-8"].changes[1:]
+		}},
+		{"the last change is missing", ruleGap, func(_ *History, rows map[string]*Row) {
+			rows["t-8"].changes = rows["t-8"].changes[:1]
+		}},
+		{"another place", rulePlace, func(_ *History, rows map[string]*Row) { rows["t-9"].changes[1].sequence++ }},
+		{"an end without its acceptance", ruleGap, func(_ *History, rows map[string]*Row) { bare(rows) }},
+		{"an end without its acceptance, before a loss", "", func(h *History, rows map[string]*Row) {
+			h.windows[0].Lost = true
+			bare(rows)
+		}},
+		{"an end without its acceptance, after a loss", ruleGap, func(h *History, rows map[string]*Row) {
+			h.windows[0].Lost = true
+			bare(rows)
+			rows["t-99"].changes = rows["t-39"].changes[1:]
+		}},
+	} {
+		t.Run(mutant.name, func(t *testing.T) {
+			t.Parallel()
+			h := goodHistory().Snapshot()
+			rows := goodRows(h)
+			mutant.spoil(h, rows)
+			found := compare(h, rows)
+			if mutant.rule == "" && len(found) > 0 || mutant.rule != "" &&
+				!slices.ContainsFunc(found, func(v Violation) bool { return v.Rule == mutant.rule }) {
+				t.Errorf("found %v, want %q", found, mutant.rule)
 			}
 		})
 	}
