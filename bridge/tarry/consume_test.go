@@ -367,17 +367,7 @@ func TestFromJetStream_ExtendsNoLeaseWhileNATSIsAway(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
 	nc := connect(t, s.url)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: "A", Subjects: []string{"a"}}); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateConsumer(t.Context(), "A", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	js, stream := streamOf(t, nc, "A", "a", jetstream.ConsumerConfig{})
 	if _, err := js.Publish(t.Context(), "a", nil); err != nil {
 		t.Fatal(err)
 	}
@@ -416,19 +406,8 @@ func TestConsume_GoesOnThroughAKill(t *testing.T) {
 	settings, data := "namespace: shop\ntopics:\n  - {pattern: kill.pull, deliver: pull, lease: 2s}\n", t.TempDir()
 	d := startDev(t, settings, "--data", data)
 	conn := d.client(t)
-	js, err := jetstream.New(conn.Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(),
-		jetstream.StreamConfig{Name: "KILL", Subjects: []string{"kill.jetstream"}}); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateConsumer(t.Context(), "KILL", jetstream.ConsumerConfig{Durable: "all",
-		AckPolicy: jetstream.AckExplicitPolicy, AckWait: 2 * time.Second})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, stream := streamOf(t, conn.Conn, "KILL", "kill.jetstream", jetstream.ConsumerConfig{Durable: "all",
+		AckWait: 2 * time.Second})
 	const each = 40
 	for i := range each {
 		for _, name := range []string{"pull", "jetstream"} {
@@ -492,18 +471,7 @@ func TestFromJetStream_LetsGoWhatNoRepeatCures(t *testing.T) {
 	t.Parallel()
 	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
 	nc := connect(t, s.url)
-	js, err := jetstream.New(nc)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(),
-		jetstream.StreamConfig{Name: "A", Subjects: []string{"graves.>"}}); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateConsumer(t.Context(), "A", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy})
-	if err != nil {
-		t.Fatal(err)
-	}
+	js, stream := streamOf(t, nc, "A", "graves.>", jetstream.ConsumerConfig{})
 	for _, name := range []string{"failed", "dead"} {
 		m := message("graves."+name, name, HeaderSubject, "orders", HeaderID, "a", HeaderDue, "1", HeaderAttempt, "3")
 		if _, err := js.PublishMsg(t.Context(), m); err != nil {
@@ -516,7 +484,7 @@ func TestFromJetStream_LetsGoWhatNoRepeatCures(t *testing.T) {
 	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
 	defer stop()
 	var handled, ends []string
-	err = Consume(ctx, FromJetStream(wrap(t, nc).client, stream), func(_ context.Context, d Delivery) error {
+	err := Consume(ctx, FromJetStream(wrap(t, nc).client, stream), func(_ context.Context, d Delivery) error {
 		switch handled = append(handled, string(d.Data)); string(d.Data) {
 		case "failed":
 			return errors.New("cannot be handled")
@@ -537,22 +505,66 @@ func TestFromJetStream_LetsGoWhatNoRepeatCures(t *testing.T) {
 	}
 }
 
+// While tarry is away, nothing takes a retry. That is no verdict on the message, and costs none of its deliveries.
+func TestFromJetStream_HoldsWhatFailedWhileTarryIsAway(t *testing.T) {
+	t.Parallel()
+	s := newServer(t, "jetstream { store_dir: \""+t.TempDir()+"\" }")
+	nc := connect(t, s.url)
+	js, stream := streamOf(t, nc, "ORDERS", "orders", jetstream.ConsumerConfig{MaxDeliver: 1})
+	if _, err := js.Publish(t.Context(), "orders", []byte("order")); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	var mu sync.Mutex
+	var refused, ends []error
+	err := Consume(ctx, FromJetStream(wrap(t, nc).client, stream),
+		func(context.Context, Delivery) error { return errors.New("not yet") },
+		WithHooks(Hooks{
+			Trouble: func(err error) {
+				mu.Lock()
+				defer mu.Unlock()
+				if refused = append(refused, err); len(refused) == 3 {
+					streamOf(t, nc, "TARRY_default", "delayed.>", jetstream.ConsumerConfig{}) // tarry is back
+				}
+			},
+			End: func(_ Delivery, _ time.Duration, _, unsettled error) {
+				mu.Lock()
+				defer mu.Unlock()
+				ends = append(ends, unsettled)
+				stop()
+			},
+		}))
+	if err != nil || len(refused) != 3 || !errors.Is(refused[0], ErrNoIntake) || len(ends) != 1 || ends[0] != nil {
+		t.Errorf("%v; refused %v, ended %v", err, refused, ends)
+	}
+}
+
+// streamOf creates a stream of one subject and a consumer of it, with explicit acknowledgement.
+func streamOf(t *testing.T, nc *nats.Conn, name, subject string,
+	config jetstream.ConsumerConfig) (jetstream.JetStream, jetstream.Consumer) {
+	t.Helper()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, err = js.CreateStream(t.Context(), jetstream.StreamConfig{Name: name, Subjects: []string{subject}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	config.AckPolicy = jetstream.AckExplicitPolicy
+	consumer, err := js.CreateConsumer(t.Context(), name, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return js, consumer
+}
+
 // stopInOrder stops consumers again and again while there is work: nothing stays with them, and no try is lost.
 func stopInOrder(t *testing.T, d *dev) {
 	conn := d.client(t)
-	js, err := jetstream.New(conn.Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(),
-		jetstream.StreamConfig{Name: "STOP", Subjects: []string{"stop.jetstream"}}); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateConsumer(t.Context(), "STOP", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: time.Hour, InactiveThreshold: time.Hour})
-	if err != nil {
-		t.Fatal(err)
-	}
+	_, stream := streamOf(t, conn.Conn, "STOP", "stop.jetstream",
+		jetstream.ConsumerConfig{AckWait: time.Hour, InactiveThreshold: time.Hour})
 	const n, each = 600, 25
 	for name, c := range map[string]struct {
 		source  Source
@@ -598,19 +610,9 @@ func stopInOrder(t *testing.T, d *dev) {
 // consume has messages handled from both sources, with each outcome.
 func consume(t *testing.T, d *dev) {
 	conn := d.client(t)
-	js, err := jetstream.New(conn.Conn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := js.CreateStream(t.Context(),
-		jetstream.StreamConfig{Name: "HELP", Subjects: []string{"help.>"}}); err != nil {
-		t.Fatal(err)
-	}
-	stream, err := js.CreateConsumer(t.Context(), "HELP", jetstream.ConsumerConfig{AckPolicy: jetstream.AckExplicitPolicy,
-		AckWait: 2 * time.Second, InactiveThreshold: time.Hour}) // 5 s else, and what pulls may go first and last longer
-	if err != nil {
-		t.Fatal(err)
-	}
+	// 5 s else, and what pulls may go first and last longer
+	js, stream := streamOf(t, conn.Conn, "HELP", "help.>", jetstream.ConsumerConfig{AckWait: 2 * time.Second,
+		InactiveThreshold: time.Hour})
 	for name, c := range map[string]struct {
 		source  Source
 		headers []string

@@ -101,7 +101,8 @@ func (s *pullSource) release(ctx context.Context, all []*held) error {
 // FromJetStream is the source of a consumer that reads a JetStream consumer with explicit acknowledgement, on the
 // client's connection: whether NATS answers there tells whether leases were extended. A message that failed goes to
 // tarry by [Client.Retry], and is then acknowledged. One that is [Dead] goes there with the schedule none, which it
-// keeps if it is requeued. What tarry does not take, such as the copy of a dead message, NATS delivers again after 5
+// keeps if it is requeued. While tarry is away, Consume holds the message and repeats: that costs none of the
+// consumer's deliveries. What tarry refuses for good, such as the copy of a dead message, NATS delivers again after 5
 // seconds or the delay that was asked for; if it is Dead, never.
 func FromJetStream(client *Client, consumer jetstream.Consumer) Source {
 	return &streamSource{client, consumer}
@@ -213,7 +214,7 @@ func cured(err error) bool {
 	if refused := (*Error)(nil); errors.As(err, &refused) {
 		return later(refused)
 	}
-	return !errors.Is(err, ErrCopy) && !errors.Is(err, ErrNoIntake) && !errors.Is(err, nats.ErrMaxPayload)
+	return !errors.Is(err, ErrCopy) && !errors.Is(err, nats.ErrMaxPayload)
 }
 
 func (s *streamSource) release(_ context.Context, all []*held) (err error) {

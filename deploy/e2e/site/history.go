@@ -194,8 +194,8 @@ func (h *History) outrunLocked(s *Sent) bool {
 	return s != nil && slices.ContainsFunc(h.windows, func(w Window) bool { return w.Lost && s.pushed.Before(w.to) })
 }
 
-// lostAfterLocked reports whether the store lost something at or after a time of the journal's. It answers for rows that
-// lack the acceptance and with it the content, of which nobody can tell which push they are.
+// lostAfterLocked reports whether the store lost something at or after a time of the journal's. It answers for rows
+// that lack the acceptance and with it the content, of which nobody can tell which push they are.
 func (h *History) lostAfterLocked(at int64) bool {
 	return slices.ContainsFunc(h.windows, func(w Window) bool { return w.Lost && time.UnixMilli(at).Before(w.to) })
 }
