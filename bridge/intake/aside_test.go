@@ -28,8 +28,10 @@ type buckets struct {
 	lost  map[message.Bucket]bool
 	tried map[uint64]message.UID // by place in the intake
 	wrong []string
-	taken map[message.UID]bool
-	byKey map[string][]uint64 // places, in the order in which they were accepted
+	// refuses is a key whose pushes are refused, once their bucket answers.
+	refuses string
+	taken   map[message.UID]bool
+	byKey   map[string][]uint64 // places, in the order in which they were accepted
 	// answers are the answers under way. One goroutine gives them in the order of the pushes, as the scheduler does for
 	// those of one bucket: what steps aside keeps its order by that.
 	answers chan func()
@@ -66,6 +68,8 @@ func (b *buckets) Accept(p *scheduler.Push, done func(scheduler.Accepted)) {
 	switch bucket := p.UID.Bucket(fakeBuckets); {
 	case b.lost[bucket]:
 		got.Err = fmt.Errorf("push: %w", &scheduler.BucketError{Bucket: bucket})
+	case b.refuses != "" && p.Key == b.refuses:
+		got.Err = fmt.Errorf("%w: other content", scheduler.ErrDuplicateID)
 	case b.taken[p.UID]:
 		got.Duplicate = true
 	default:
@@ -260,6 +264,46 @@ func TestAside_ALostBucketStopsNoPushOfTheOthers(t *testing.T) {
 			lab.Eventually(t, 10*time.Second, func() error { return l.to.has(56*few + 1) })
 			if before != 56*few {
 				t.Errorf("%d places were tried", before)
+			}
+		})
+	}
+}
+
+// A push that is refused is recorded in the journal and stored in the stream, whichever way it came.
+func TestIntake_KeepsARejectWhicheverWayItCame(t *testing.T) {
+	t.Parallel()
+	const lost, other message.Bucket = 2, 1
+	for name, bucket := range map[string]message.Bucket{"from the intake": other, "put aside first": lost} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLossy(t, lost)
+			l.to.refuses = keyIn(bucket, 0)
+			in := l.intake()
+			recorded := make(chan *scheduler.Rejected, 10)
+			in.cfg.Reject = func(_ context.Context, r *scheduler.Rejected) error {
+				recorded <- r
+				return nil
+			}
+			l.run(in)
+			l.publish(l.to.refuses)
+			if bucket == lost {
+				lab.Eventually(t, 10*time.Second, func() error {
+					if held, err := in.Held(t.Context()); err != nil || held != (Held{Pushes: 1, Aside: 1}) {
+						return fmt.Errorf("held are %+v, %v", held, err)
+					}
+					return nil
+				})
+				l.to.back()
+			}
+			lab.Eventually(t, 20*time.Second, func() error {
+				s, err := l.js.Stream(t.Context(), link.RejectsName("ns"))
+				if err == nil && s.CachedInfo().State.Msgs != 1 {
+					err = fmt.Errorf("%d rejects are stored", s.CachedInfo().State.Msgs)
+				}
+				return err
+			})
+			if len(recorded) != 1 {
+				t.Errorf("%d rejects are recorded", len(recorded))
 			}
 		})
 	}

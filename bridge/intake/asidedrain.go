@@ -218,8 +218,8 @@ func (a *aside) accept(ctx context.Context, batch []standing) error {
 		return again
 	}
 	for _, r := range refused {
-		if err := in.store(ctx, &r); err != nil {
-			return fmt.Errorf("store a reject: %w", err)
+		if err := in.keep(ctx, &r); err != nil {
+			return fmt.Errorf("keep a reject: %w", err)
 		}
 	}
 	return nil

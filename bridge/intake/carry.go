@@ -64,7 +64,9 @@ type CarryConfig struct {
 	SizeLimit int
 	// Known reports whether a push has been accepted already and only its acknowledgement was lost.
 	Known func(ctx context.Context, uid message.UID) (bool, error)
-	Log   zerolog.Logger
+	// Reject, which may be nil, records a push that no instance would accept in the journal.
+	Reject func(ctx context.Context, r *scheduler.Rejected) error
+	Log    zerolog.Logger
 }
 
 // Carried counts the pushes and rejects that Carry moved, and the pushes that it dropped because they were known. A
@@ -86,7 +88,7 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 		cfg: Config{Namespace: cfg.Namespace, Prefix: cfg.Prefix, Replicas: max(cfg.Replicas, 1),
 			MaxBytes:    cfg.MaxBytes,
 			RejectBytes: cfg.RejectBytes, RejectsPerSubject: cfg.RejectsPerSubject,
-			SizeLimit: cfg.SizeLimit, Topics: &scheduler.Topics{}},
+			SizeLimit: cfg.SizeLimit, Topics: &scheduler.Topics{}, Reject: cfg.Reject},
 		Contents: NewContents(cfg.To, cfg.Namespace), log: cfg.Log,
 	}
 	target.rejects, err = rejects.NewWriter(rejects.WriterConfig{Conn: cfg.To, Namespace: cfg.Namespace,
@@ -105,7 +107,11 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 		p, err := target.read(msg, place)
 		if err != nil {
 			done.Rejects++
-			_, err = target.rejects.Put(ctx, msg, place, err)
+			r := arrival{msg: msg, place: place, err: err}
+			if err := target.record(ctx, &r); err != nil {
+				return err
+			}
+			_, err = target.rejects.Put(ctx, msg, place, r.err)
 			return err
 		}
 		if known, err := cfg.Known(ctx, p.UID); err != nil {

@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"maps"
 	"strconv"
 	"strings"
 	"testing"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -136,6 +138,11 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 		t.Fatal(err)
 	}
 	m.cfg.Known = func(_ context.Context, u message.UID) (bool, error) { return u == uid || u == other, nil }
+	recorded := map[string]bool{}
+	m.cfg.Reject = func(_ context.Context, r *scheduler.Rejected) error {
+		recorded[r.Topic] = true
+		return nil
+	}
 	if left, err := Leftover(t.Context(), m.from, "moved"); err != nil || left != (Left{Intake: 8, Rejects: 1}) {
 		t.Fatalf("it holds %+v, %v", left, err)
 	}
@@ -181,6 +188,9 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 		t.Errorf("%d pushes came", len(after))
 	}
 	reasons := m.reasons()
+	if want := map[string]bool{"a.broken": true, "a.expects": true, "a.large": true}; !maps.Equal(recorded, want) {
+		t.Errorf("recorded are %v", recorded)
+	}
 	if len(reasons) != 4 || !strings.HasPrefix(reasons["delayed.a.large"], "too_large: ") ||
 		!strings.HasPrefix(reasons["delayed.a.broken"], "invalid_delay: ") ||
 		!strings.HasPrefix(reasons["delayed.a.expects"], "invalid_header: ") {

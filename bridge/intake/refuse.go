@@ -35,11 +35,7 @@ func (in *Intake) storeRejects(ctx context.Context) {
 
 // reject stores one reject and finishes its push.
 func (in *Intake) reject(ctx context.Context, r arrival) {
-	err := in.record(ctx, &r) // first: what is stored twice shows twice
-	if err == nil {
-		err = in.store(ctx, &r)
-	}
-	if err != nil {
+	if err := in.keep(ctx, &r); err != nil {
 		if in.trouble.loud(time.Now()) {
 			in.log.Warn().Err(err).Msg("rejects cannot be stored now; they wait in the intake")
 		}
@@ -48,6 +44,14 @@ func (in *Intake) reject(ctx context.Context, r arrival) {
 		return
 	}
 	in.acks.Put(ack{reply: r.msg.Reply, done: true, size: r.size})
+}
+
+// keep keeps a reject, whichever way its push came: in the journal, if there is one, and in the stream of rejects.
+func (in *Intake) keep(ctx context.Context, r *arrival) error {
+	if err := in.record(ctx, r); err != nil { // first: what is stored twice shows twice
+		return err
+	}
+	return in.store(ctx, r)
 }
 
 // record records a reject in the journal, if one is kept.

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
@@ -14,7 +15,9 @@ import (
 	"github.com/tarry-mq/tarry/bridge/intake"
 	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -90,7 +93,7 @@ func Move(ctx context.Context, cfg config.Serve, file string, carry bool, log ze
 	if err != nil || old == nil || !carry {
 		return report, err
 	}
-	report.Carried, err = carryOver(ctx, &open, cfg, old, from)
+	report.Carried, err = carryOver(ctx, &open, cfg, old, to)
 	return report, err
 }
 
@@ -117,13 +120,13 @@ func connected(ctx context.Context, nc *nats.Conn) error {
 }
 
 func carryOver(ctx context.Context, open *closers, cfg config.Serve, old *nats.Conn,
-	from journal.Config) (intake.Carried, error) {
-	accepted, err := journal.Open(ctx, from)
+	to journal.Config) (intake.Carried, error) {
+	copied, err := journal.Open(ctx, to) // it has all of the old one
 	if err != nil {
 		return intake.Carried{}, err
 	}
-	open.onStop("the journal", accepted.Close)
-	nc, err := connect(ctx, cfg.NATS, link.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: from.Log})
+	open.onStop("the journal", copied.Close)
+	nc, err := connect(ctx, cfg.NATS, link.ConnConfig{URLs: cfg.NATS.URL, Name: "tarry migrate", Log: to.Log})
 	if err != nil {
 		return intake.Carried{}, err
 	}
@@ -137,9 +140,13 @@ func carryOver(ctx context.Context, open *closers, cfg config.Serve, old *nats.C
 		RejectBytes: cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(cfg.NATS.Rejects.PerSubject),
 		SizeLimit: cfg.HTTP.LargestMessage(),
 		Known: func(ctx context.Context, uid message.UID) (bool, error) {
-			found, err := accepted.Versions(ctx, []message.UID{uid})
+			found, err := copied.Versions(ctx, []message.UID{uid})
 			return len(found) > 0, err
 		},
-		Log: from.Log,
+		Reject: func(ctx context.Context, r *scheduler.Rejected) error {
+			at := message.Milli(time.Now().UnixMilli())
+			return copied.Write(ctx, nil, []record.Change{{UID: r.UID, At: at, Rejected: r}})
+		},
+		Log: to.Log,
 	})
 }
