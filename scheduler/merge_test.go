@@ -111,3 +111,35 @@ func TestAccept_DebounceByAStampThatIsSlowIsNotDueEarly(t *testing.T) {
 		}
 	})
 }
+
+// The intake is read after a push by another door went into the message: the older push changes nothing, whether NATS
+// shows its clock or, as before 2.10 and after a step of it, does not.
+func TestMerge_WhatWaitedInTheIntakeIsTheOlder(t *testing.T) {
+	for name, known := range map[string]bool{"age known": true, "age unknown": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rig.New(t, 1, nil)
+				stored := r.Clock.Now()
+				uid, err := message.IntakeUID(7, stored, "reminder", "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(3 * time.Second)
+				pay := func(body string) scheduler.Push {
+					return scheduler.Push{ID: "reminder", Topic: "pay", Merge: message.MergeReplace, Body: []byte(body),
+						Delay: time.Minute}
+				}
+				r.Push(pay("pay 50"))
+				time.Sleep(time.Second)
+				first := pay("pay 100")
+				first.UID, first.Stored, first.Since = uid, 7, 1
+				if known {
+					first.Age = r.Clock.Now().Sub(stored)
+				}
+				if i := r.Info(r.Push(first).UID); string(i.Body) != "pay 50" {
+					t.Errorf("it says %q", i.Body)
+				}
+			})
+		})
+	}
+}

@@ -133,6 +133,9 @@ func (p *Push) message(now time.Time) *message.Message {
 	}
 	if p.Merge != message.MergeReject && p.Stored > 0 {
 		m.Since, m.StoredAt = p.Since, message.Milli(now.Add(-p.Age).UnixMilli())
+		if p.Age == 0 { // unknown: the uid's time is off by a step of NATS's clock, now by all that it waited
+			m.StoredAt = min(m.StoredAt, message.CeilMilli(p.UID.Time()))
+		}
 	}
 	if p.ID != "" {
 		m.Digest = p.digest()
