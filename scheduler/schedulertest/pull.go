@@ -258,6 +258,24 @@ var pullPromises = []promise{
 			t.Fatalf("the journal gets %+v", all)
 		}
 	}},
+	{name: "what is sent back gives way to a later push, and its row says who had it", recorded: true,
+		check: func(t *trial) {
+			m := t.one(push(1, message.MergeReject, ForPull(), On(work), Content("a")))
+			t.pull(m, 1)
+			t.settle(of(m, scheduler.Nack, 1), scheduler.SettleDone, message.StateWaiting)
+			t.pull(m, 2)
+			later := t.one(push(2, message.MergeReplace, ForPull(), On(work), Content("b")))
+			t.settle(of(m, scheduler.Nack, 2), scheduler.SettleDone, message.StateCanceled)
+			all := t.log.of(m.UID)
+			if c := all[len(all)-1]; len(all) != 3 || c.State != message.StateCanceled || c.Kind != message.KindGaveWay ||
+				c.Claimed != Start || c.Attempt != 2 || c.Refusals != 1 || c.Reason != "consumer worker: replaced" {
+				t.Fatalf("the journal gets %+v", all)
+			}
+			if got := t.get(m.UID); got.Reason != "consumer worker: replaced" {
+				t.Fatalf("gave way: %s", describe(got))
+			}
+			t.pull(later, 3)
+		}},
 	{name: "a release puts a message back to its place and counts nothing", recorded: true, check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
 		t.pull(m, 1)

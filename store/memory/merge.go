@@ -101,7 +101,11 @@ func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now message.Mi
 	}
 	e.rival = nil
 	if r.mode != message.MergeKeep {
-		b.cut(e, uncertain, cause{kind: message.KindGaveWay}, term, now)
+		if why := (cause{kind: message.KindGaveWay}); e.leased() != nil {
+			b.finish(e, e.leased(), message.StateCanceled, why, term, now)
+		} else {
+			b.cut(e, uncertain, why, term, now)
+		}
 		return true
 	}
 	if later := b.entries[r.later]; later != nil && later.state == message.StateWaiting {

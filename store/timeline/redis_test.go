@@ -1,12 +1,16 @@
 package timeline_test
 
 import (
+	"context"
 	"crypto/rand"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/redis/go-redis/v9"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -21,8 +25,14 @@ func open(t *testing.T, srv *lab.Redis, o schedulertest.Options) *timeline.Redis
 	t.Helper()
 	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
 	t.Cleanup(func() { _ = rdb.Close() })
+	ns := "t" + strings.ToLower(rand.Text())
+	t.Cleanup(func() {
+		for bucket := range o.Buckets {
+			nothingStays(t, rdb, fmt.Sprintf("{%s:%d}:", ns, bucket))
+		}
+	})
 	tl, err := timeline.New(
-		timeline.Config{Client: rdb, Namespace: "t" + strings.ToLower(rand.Text()), Buckets: o.Buckets,
+		timeline.Config{Client: rdb, Namespace: ns, Buckets: o.Buckets,
 			EndedKeep: o.EndedKeep, TombstoneKeep: o.TombstoneKeep, TombstoneLimit: o.TombstoneLimit, CallLimit: o.CallLimit,
 			Record: o.Record})
 	if err != nil {
@@ -33,6 +43,24 @@ func open(t *testing.T, srv *lab.Redis, o schedulertest.Options) *timeline.Redis
 	}
 	schedulertest.Certify(t, tl)
 	return tl
+}
+
+// nothingStays checks that no message that has ended has a mark or a next one of its name.
+func nothingStays(t *testing.T, rdb redis.UniversalClient, prefix string) {
+	ctx, stop := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
+	defer stop()
+	for _, of := range []string{"mark", "next"} {
+		uids, err := rdb.HKeys(ctx, prefix+of).Result()
+		if err != nil || len(uids) == 0 { // some tests end their server
+			continue
+		}
+		records := rdb.HMGet(ctx, prefix+"msg", uids...).Val()
+		for i, uid := range uids {
+			if record, _ := records[i].(string); record != "" && record[0] != 1 {
+				t.Errorf("%s has %s, which has ended", prefix+of, uid)
+			}
+		}
+	}
 }
 
 // plain are the options of a test that does not care.

@@ -90,10 +90,13 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
     if serial(packed) then step_out(packed, uid, false) end
     return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
   end
-  if nexts and comeback(uid, packed, uncertain(mark), was, ARGV[2], log) then
+  local met, why = {}, cause(KIND_GAVE_WAY, 'replaced', consumer)
+  if nexts and comeback(uid, packed, uncertain(mark), was, ARGV[2], met, why) then
     if serial(packed) then step_out(packed, uid, false) end
-    return redis.call('HGET', MSG, uid), ''
+    change(uid, from, attempt, refusals, met[2])
+    return met[2], ''
   end
+  push(log, unpack(met))
   if not counts then
     mark = was
     if serial(packed) then step_out(packed, uid, false) end
