@@ -32,6 +32,9 @@ var (
 	// ErrOutcomeUnknown: the store did not answer; the change may or may not have happened. A push can be repeated
 	// safely with the uid as its id.
 	ErrOutcomeUnknown = errors.New("outcome unknown")
+	// ErrFenced: the change was made on a Redis that has since been replaced. The change is not in the journal and has
+	// no effect.
+	ErrFenced = errors.New("the store was replaced: a later certification stands")
 	// ErrDuplicateID: another message already has this id.
 	ErrDuplicateID = errors.New("duplicate id")
 	// ErrUnknownID: no message, live or remembered, has this id.

@@ -34,7 +34,7 @@ type Settlement struct {
 
 // Settle settles leases on behalf of their consumers, and returns an outcome or an error for each. Where every change
 // waits for the journal, Settle waits too, after the message has ended or returned: an acknowledgement ends the message
-// even while the journal is away. An error that Is ErrOutcomeUnknown is then the answer, and a repeat waits again.
+// even while the journal is away. The outcome then says that it is not in the journal yet, and a repeat waits again.
 //
 // A nack asks for a retry by the schedule of the message: the n-th by its n-th delay, and after the last one the
 // message is dead. A delay of the consumer's replaces the next one, not the end.
@@ -58,8 +58,9 @@ func (s *Scheduler) Settle(ctx context.Context, orders []Settlement) ([]Settled,
 			for at, i := range places {
 				if at < len(settled) {
 					results[i] = settled[at]
+				} else {
+					errs[i] = err
 				}
-				errs[i] = err
 			}
 		})
 	}
@@ -131,12 +132,15 @@ func (t *Topics) Retried(item *Settle, m *message.Info, now time.Time) {
 	item.Number = message.CeilMilli(now.Add(delay))
 }
 
-// settle settles items of one bucket, in as many calls as that takes, and waits for the journal.
+// settle settles items of one bucket, in as many calls as that takes, and waits for the journal. It returns the
+// outcomes of the first items, and the error of the others.
 func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []Settle) (all []Settled, err error) {
 	var changes []Recorded
-	for len(items) > 0 {
+	for err == nil && len(items) > 0 {
+		var settled []Settled
+		var made Effect
 		now := s.cfg.Clock.Milli()
-		settled, made, err := s.cfg.Timeline.Settle(ctx, bucket, 0, items, now)
+		settled, made, err = s.cfg.Timeline.Settle(ctx, bucket, 0, items, now)
 		if errors.Is(err, ErrOutcomeUnknown) {
 			settled, made, err = s.cfg.Timeline.Settle(ctx, bucket, 0, items, now)
 			if errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull) {
@@ -146,17 +150,31 @@ func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []S
 		if err == nil && len(settled) == 0 {
 			err = fmt.Errorf("%w: the store settles nothing", ErrOutcomeUnknown)
 		}
-		if err != nil {
-			return nil, fmt.Errorf("settle: %w", err)
-		}
 		s.Hasten(bucket, made.Earlier)
 		s.metrics.settled(items, settled)
 		all, changes, items = append(all, settled...), append(changes, made.Changes...), items[len(settled):]
 	}
-	if _, err := s.await(ctx, changes); err != nil {
-		return nil, fmt.Errorf("settle: %w", err)
+	if err != nil {
+		err = fmt.Errorf("settle: %w", err)
 	}
-	return all, nil
+	if len(changes) == 0 {
+		return all, err
+	}
+	missing := map[message.UID]bool{}
+	for i := range changes {
+		missing[changes[i].UID] = true
+	}
+	late := s.cfg.Journal.Ready() // nobody waits for a journal that is known to be away
+	if late == nil {
+		late = s.cfg.Journal.Await(ctx, changes, func(i int, _ bool) { delete(missing, changes[i].UID) })
+	}
+	if errors.Is(late, ErrFenced) { // the store that settled them was replaced
+		return nil, fmt.Errorf("settle: %w: %w", ErrOutcomeUnknown, late)
+	}
+	for i := range all {
+		all[i].Unjournaled = late != nil && missing[all[i].Info.UID]
+	}
+	return all, err
 }
 
 // SettleHeld settles the lease in force of the message that ref names, for callers that have no receipt. A message sent
@@ -184,11 +202,16 @@ func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled
 			if errs[0] == nil && settled[0].Code == SettleLost {
 				errs[0] = ErrNotLeased
 			}
+			if errs[0] == nil && settled[0].Unjournaled {
+				errs[0] = errUnjournaled
+			}
 			return settled[0], errs[0]
 		}
 	}
 	return Settled{}, fmt.Errorf("%w: it is %s", ErrNotLeased, found[len(found)-1].State)
 }
+
+var errUnjournaled = fmt.Errorf("settled, and the journal does not have it yet: %w", ErrOutcomeUnknown)
 
 // endedHow are the words for how consumers end leases.
 var endedHow = map[Verb]string{Ack: "acked", Nack: "sent_back", Bury: "buried", Release: "released"}
@@ -222,6 +245,9 @@ func (s *Scheduler) Release(ctx context.Context, ref Ref, reason string) (messag
 		Kind: message.KindReleased, Reason: reason}})
 	if err != nil || settled[0].Code == SettleLost { // by then another consumer may hold it
 		return info, cmp.Or(err, ErrNotLeased)
+	}
+	if settled[0].Unjournaled {
+		return info, errUnjournaled
 	}
 	if info.State, info.Version = settled[0].Info.State, settled[0].Info.Version; info.State == message.StateWaiting {
 		info.State = message.StateReady // its place has been due; to look again might fail, after it was released

@@ -174,6 +174,9 @@ type Settled struct {
 	Until message.Milli
 	// Number is the certification of the store that answered.
 	Number uint64
+	// Unjournaled: the journal, for which answers wait, does not have it yet. Until it does, a loss of the store undoes
+	// it. Only the scheduler sets it.
+	Unjournaled bool
 }
 
 // LeaseQuery asks for leases: exactly one of Over, UIDs and Topic is set.

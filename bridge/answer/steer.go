@@ -122,6 +122,9 @@ func Stopped(r scheduler.Report, dryRun bool, err error) wire.Problem {
 // WordNotLeased answers a release of a message that no consumer holds.
 const WordNotLeased = "not_leased"
 
+// WordNotJournaled answers a settlement that took effect and is not in the journal yet, for which answers wait.
+const WordNotJournaled = "not_journaled"
+
 // WordLeaseLost answers a receipt whose lease no longer holds, or never did.
 const WordLeaseLost = "lease_lost"
 
@@ -145,6 +148,11 @@ func Settled(uid string, r *scheduler.Settled) (wire.Settled, *wire.Problem) {
 			p.State, p.At = i.State.String(), wire.FormatTime(int64(i.EndedAt))
 		}
 		return wire.Settled{}, p
+	}
+	if r.Unjournaled {
+		return wire.Settled{}, &wire.Problem{Status: http.StatusGatewayTimeout, Word: WordNotJournaled, UID: uid,
+			State: i.State.String(), Version: i.Version,
+			Detail: "it is settled, and the journal does not have that yet; to wait for it, send the same again"}
 	}
 	a := wire.Settled{UID: uid, State: i.State.String(), Version: i.Version,
 		Duplicate: r.Code == scheduler.SettleAgain, LeaseUntil: wire.FormatTime(int64(r.Until))}

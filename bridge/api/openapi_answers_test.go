@@ -281,14 +281,18 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 				}
 			}
 		})
-		lost := full()
+		lost, late := full(), full()
 		lost.pullers.settled.Code = scheduler.SettleLost
+		late.pullers.settled.Unjournaled = true
 		for _, verb := range wire.Verbs() {
 			body := ""
 			if verb == wire.VerbExtend {
 				body = `{"lease":"1m"}`
 			}
 			d.ask(t, open(t, lost.config), asked(t, "POST", "/v1/leases/"+receiptA+"/"+verb, body), "")
+			if verb != wire.VerbExtend { // which changes nothing that the journal has
+				d.ask(t, open(t, late.config), asked(t, "POST", "/v1/leases/"+receiptA+"/"+verb, body), "")
+			}
 			d.ask(t, open(t, lost.config), asked(t, "POST", "/v1/leases/x/"+verb, body), "")
 		}
 		w := failing(nil)

@@ -64,7 +64,8 @@ type Hooks struct {
 	// error, and the error of settling the message, which is then delivered again.
 	Begin func(Delivery)
 	End   func(d Delivery, took time.Duration, failed, unsettled error)
-	// Trouble is called with each error of fetching and extending, which Consume tries again.
+	// Trouble is called with each error of fetching and extending, which Consume tries again, and with ErrNotJournaled
+	// for what is settled and not in the journal yet.
 	Trouble func(error)
 }
 
@@ -315,7 +316,7 @@ func (c *consumer) settle(ctx context.Context, h *held, failed error, took time.
 	unsettled := c.lost(h)
 	for wait := pauseLeast; unsettled == nil; wait = min(2*wait, pauseMost) {
 		call, stop := context.WithTimeout(ctx, settleMost)
-		err := c.source.settle(call, h, v)
+		err := c.say(call, h, v)
 		stop()
 		var refused *Error
 		if err == nil {
@@ -337,6 +338,16 @@ func (c *consumer) settle(ctx context.Context, h *held, failed error, took time.
 	if c.hooks.End != nil && !errors.Is(unsettled, ErrDrained) { // finish has said so
 		c.hooks.End(h.Delivery, took, failed, unsettled)
 	}
+}
+
+// say settles a message. That the journal does not have it yet is no reason to hold it: it is settled.
+func (c *consumer) say(ctx context.Context, h *held, v verdict) error {
+	err := c.source.settle(ctx, h, v)
+	if errors.Is(err, ErrNotJournaled) {
+		c.trouble(err)
+		return nil
+	}
+	return err
 }
 
 // lost returns why a message is this consumer's no more, or nil.
@@ -443,7 +454,7 @@ func (c *consumer) finish(ctx context.Context) {
 		sent.Go(func() {
 			call, stop := context.WithTimeout(ctx, settleMost)
 			defer stop()
-			err := c.source.settle(call, h, verdict{err: ErrDrained})
+			err := c.say(call, h, verdict{err: ErrDrained})
 			c.trouble(err)
 			if c.hooks.End != nil {
 				c.hooks.End(h.Delivery, c.drain, ErrDrained, err)

@@ -345,6 +345,26 @@ func TestConsume_TriesAgainWhatMaySucceed(t *testing.T) {
 	})
 }
 
+// While the journal is away, what is settled is done: Consume says so, holds nothing for it, and goes on.
+func TestConsume_GoesOnWithoutTheJournal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted()
+		s.settle = func(*held, verdict) error { return ErrNotJournaled }
+		var unsettled, troubles []error
+		stop := s.begin(t, func(context.Context, Delivery) error { return nil }, Concurrency(1), WithHooks(Hooks{
+			End:     func(_ Delivery, _ time.Duration, _, err error) { unsettled = append(unsettled, err) },
+			Trouble: func(err error) { troubles = append(troubles, err) }}))
+		s.give("a", "b")
+		s.wants(t, "a failed", "b failed") // once each, and at once
+		if !slices.Equal(unsettled, []error{nil, nil}) || !slices.Equal(troubles, []error{ErrNotJournaled, ErrNotJournaled}) {
+			t.Errorf("ended %v, troubles %v", unsettled, troubles)
+		}
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 func TestConsume_RefusesWhatCannotWork(t *testing.T) {
 	none := func(context.Context, Delivery) error { return nil }
 	for name, err := range map[string]error{

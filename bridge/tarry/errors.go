@@ -50,6 +50,9 @@ var (
 	// ErrMaybeDelivered: an earlier attempt may have reached consumers. After a cancel the message is not tried again;
 	// a change or a replacement changed nothing.
 	ErrMaybeDelivered = &Error{Word: "maybe_delivered", Detail: "the message may have been delivered"}
+	// ErrNotJournaled: a message that was pulled is settled, and the journal, for which answers wait, does not have that
+	// yet. To wait for it, settle it so again.
+	ErrNotJournaled = &Error{Word: "not_journaled", Detail: "it is settled, and the journal does not have that yet"}
 	// ErrDuplicateID: the id belongs to a message with other content, which is topic, data, headers, options, and the
 	// delay or time as given. Use another id, [OnDuplicate], or [Client.Reschedule].
 	ErrDuplicateID = &Error{Word: "duplicate_id", Detail: "another message has this id"}

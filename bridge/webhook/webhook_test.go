@@ -372,6 +372,21 @@ func TestRun_SettlesAgainUntilItIsAnswered(t *testing.T) {
 	want(t, "posted", r.posted(), []string{"x"})
 }
 
+// What is settled and not in the journal yet is settled: it holds no slot, and is not posted again.
+func TestRun_DoesNotWaitForTheJournal(t *testing.T) {
+	r, _ := start(t, Target{Concurrency: 1}, nil)
+	late := func(orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
+		r.settled = append(r.settled, orders...)
+		return []scheduler.Settled{{Code: scheduler.SettleDone, Unjournaled: true}}, make([]error, 1)
+	}
+	r.source.mu.Lock()
+	r.answers = []func([]scheduler.Settlement) ([]scheduler.Settled, []error){late, late, late}
+	r.source.mu.Unlock()
+	r.give(time.Hour, "a", "b", "c")
+	want(t, "settled", len(r.verbs(3)), 3)
+	want(t, "posted", len(r.posted()), 3)
+}
+
 // A lease that may end before the answer is extended first; one that is lost belongs to somebody else.
 func TestRun_HoldsWhatItPosts(t *testing.T) {
 	t.Parallel()

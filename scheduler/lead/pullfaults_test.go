@@ -2,6 +2,7 @@ package lead_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync/atomic"
 	"testing"
@@ -350,10 +351,67 @@ func TestSettle_EndsInEveryBucketWhileTheJournalIsAway(t *testing.T) {
 			orders = append(orders, scheduler.Settlement{Verb: scheduler.Ack,
 				Receipt: scheduler.Receipt{UID: m.UID, Nonce: m.Nonce, Topic: m.Topic}})
 		}
-		_, errs := s.Settle(t.Context(), orders)
+		settled, errs := s.Settle(t.Context(), orders)
 		for i, m := range found {
-			if state := r.Info(m.UID).State; state != message.StateDelivered || errs[i] == nil {
-				t.Errorf("%s is %s, and was answered %v", m.UID, state, errs[i])
+			if state := r.Info(m.UID).State; state != message.StateDelivered || errs[i] != nil || !settled[i].Unjournaled {
+				t.Errorf("%s is %s, and was answered %+v, %v", m.UID, state, settled[i], errs[i])
+			}
+		}
+	})
+}
+
+// Once it is known that the journal is away, nobody waits for it.
+func TestSettle_IsAnsweredAtOnceWhileTheJournalIsKnownToBeAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 1, nil)
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
+		r.Push(scheduler.Push{Topic: "work"})
+		m := pullOn(t, r.S, scheduler.Poll{Max: 1})[0]
+		away := &endless{}
+		away.Away.Store(true)
+		r.Journal = away
+		begun := time.Now()
+		settled, errs := r.Over(&hooked{Timeline: r.Store}, r.Nats).Settle(t.Context(),
+			[]scheduler.Settlement{{Verb: scheduler.Ack,
+				Receipt: scheduler.Receipt{UID: m.UID, Nonce: m.Nonce, Topic: m.Topic}}})
+		if took := time.Since(begun); errs[0] != nil || !settled[0].Unjournaled || took > 0 {
+			t.Errorf("%+v, %v after %s", settled[0], errs[0], took)
+		}
+	})
+}
+
+// parted settles in calls of three items, as Redis does of 500, and is away from the second call on.
+type parted struct {
+	scheduler.Timeline
+	calls int
+}
+
+func (p *parted) Settle(ctx context.Context, bucket message.Bucket, term uint64, items []scheduler.Settle,
+	now message.Milli) ([]scheduler.Settled, scheduler.Effect, error) {
+	if p.calls++; p.calls > 1 {
+		return nil, scheduler.Effect{}, fmt.Errorf("%w: connection refused", scheduler.ErrUnavailable)
+	}
+	return p.Timeline.Settle(ctx, bucket, term, items[:3], now)
+}
+
+func TestSettle_TellsWhatIsSettledWhenTheStoreGoesAwayMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 1, nil)
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
+		for range 6 {
+			r.Push(scheduler.Push{Topic: "work"})
+		}
+		var orders []scheduler.Settlement
+		for _, m := range pullOn(t, r.S, scheduler.Poll{Max: 6}) {
+			orders = append(orders, scheduler.Settlement{Verb: scheduler.Ack,
+				Receipt: scheduler.Receipt{UID: m.UID, Nonce: m.Nonce, Topic: m.Topic}})
+		}
+		settled, errs := r.Over(&parted{Timeline: r.Store}, r.Nats).Settle(t.Context(), orders)
+		for i := range orders {
+			delivered := r.Info(orders[i].UID).State == message.StateDelivered
+			if told := errs[i] == nil && settled[i].Code == scheduler.SettleDone; told != (i < 3) || told != delivered ||
+				!told && !errors.Is(errs[i], scheduler.ErrUnavailable) {
+				t.Errorf("%d: delivered %t, answered %+v, %v", i, delivered, settled[i], errs[i])
 			}
 		}
 	})

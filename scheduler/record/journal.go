@@ -4,17 +4,12 @@
 package record
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
-
-// ErrFenced means that the change was made on a Redis that has since been replaced. The change is not in the journal
-// and has no effect.
-var ErrFenced = errors.New("the store was replaced: a later certification stands")
 
 // Change is one change of a message as the journal records it: what the message became, when, by whom and why. A claim
 // is not a change of its own; the end records when its attempt was claimed. A Change of version 0 and StateNone records

@@ -305,7 +305,7 @@ func (c *crashes) commitEntry(i int, remove bool) {
 		fences[e.Bucket] = e.Number
 	}
 	err := c.store.Write(c.ctx, fences, e.Changes)
-	if errors.Is(err, record.ErrFenced) {
+	if errors.Is(err, scheduler.ErrFenced) {
 		return // it was written before the certification that stands: the drainer's
 	}
 	c.must("write", err)
@@ -345,7 +345,7 @@ func (c *crashes) commitLate(t *rapid.T) {
 	}
 	e := rapid.SampledFrom(c.late).Draw(t, "entry")
 	err := c.store.Write(c.ctx, map[message.Bucket]uint64{e.Bucket: e.Number}, e.Changes)
-	if !errors.Is(err, record.ErrFenced) {
+	if !errors.Is(err, scheduler.ErrFenced) {
 		c.Fatalf("a commit of what the store has lost: %v", err)
 	}
 }

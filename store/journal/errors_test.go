@@ -30,7 +30,7 @@ func TestRetryable_BlamesRowsForNothingElse(t *testing.T) {
 		want bool
 	}{
 		{nil, false},
-		{record.ErrFenced, false},
+		{scheduler.ErrFenced, false},
 		{fmt.Errorf("journal: %w: no", journal.ErrUnfit), false},
 		{my(1406, "22001"), false}, // data too long
 		{my(1264, "22003"), false}, // out of range

@@ -58,7 +58,7 @@ func TestMariaDB_FenceWaitsForWritesButNotForTheDead(t *testing.T) {
 	if err := tx.Commit(); err == nil {
 		t.Fatal("the silent write was committed")
 	}
-	if err := writer.Write(t.Context(), fences, nil); !errors.Is(err, record.ErrFenced) {
+	if err := writer.Write(t.Context(), fences, nil); !errors.Is(err, scheduler.ErrFenced) {
 		t.Fatalf("got %v, want ErrFenced", err)
 	}
 }

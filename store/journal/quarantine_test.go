@@ -268,7 +268,7 @@ func TestDrain_QuarantinesNothingWhereTheDatabaseIsAtFault(t *testing.T) {
 		m := schedulertest.Message(1)
 		a.push(m)
 		for _, fault := range []error{
-			journal.ErrUnfit, fmt.Errorf("write: %w", journal.ErrUnfit), record.ErrFenced, context.DeadlineExceeded,
+			journal.ErrUnfit, fmt.Errorf("write: %w", journal.ErrUnfit), scheduler.ErrFenced, context.DeadlineExceeded,
 			scheduler.ErrUnavailable, errors.New("nobody knows"), mysql.ErrInvalidConn,
 			&mysql.MySQLError{Number: 1205, SQLState: [5]byte([]byte("HY000"))},
 			&mysql.MySQLError{Number: 1146, SQLState: [5]byte([]byte("42S02"))},

@@ -136,7 +136,7 @@ var errRow = errors.New("a change that cannot be written")
 // ErrUnfit, and records that the timeline cannot read. An unknown error counts as retryable: waiting loses nothing,
 // giving up would.
 func Retryable(err error) bool {
-	if err == nil || errors.Is(err, record.ErrFenced) || errors.Is(err, ErrUnfit) || errors.Is(err, errRow) ||
+	if err == nil || errors.Is(err, scheduler.ErrFenced) || errors.Is(err, ErrUnfit) || errors.Is(err, errRow) ||
 		errors.Is(err, scheduler.ErrUnreadable) {
 		return false
 	}
@@ -158,7 +158,7 @@ func Retryable(err error) bool {
 // refused reports whether the journal refuses the rows themselves for good. Other rows may be accepted. A database that
 // is unreachable or unfit does not refuse rows.
 func refused(err error) bool {
-	return err != nil && !Retryable(err) && !errors.Is(err, record.ErrFenced) && !errors.Is(err, ErrUnfit)
+	return err != nil && !Retryable(err) && !errors.Is(err, scheduler.ErrFenced) && !errors.Is(err, ErrUnfit)
 }
 
 // refusal returns why the rows were refused, without the database's own text, which may quote a body.

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
@@ -326,7 +327,7 @@ func (s *SQL) checkFences(ctx context.Context, tx *sql.Tx, want map[message.Buck
 	for _, b := range buckets {
 		if stand[b] > want[b] {
 			return fmt.Errorf("bucket %d under certification %d, and %d stands: %w", b, want[b], stand[b],
-				record.ErrFenced)
+				scheduler.ErrFenced)
 		}
 	}
 	return nil

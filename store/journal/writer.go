@@ -167,7 +167,7 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded, held f
 			return fmt.Errorf("the commit did not come in time: %w", context.Cause(ctx))
 		}
 		switch {
-		case errors.Is(c.err, record.ErrFenced):
+		case errors.Is(c.err, scheduler.ErrFenced):
 			return c.err
 		case c.err != nil:
 			others = append(others, commits[c]...)
@@ -259,7 +259,7 @@ func (w *Writer) unfenced(ctx context.Context, changes []scheduler.Recorded, fou
 		r := &changes[i]
 		if r.Number > 0 && fences[r.Bucket] > r.Number {
 			return fmt.Errorf("%s was written under certification %d of bucket %d: %w", r.UID, r.Number, r.Bucket,
-				record.ErrFenced)
+				scheduler.ErrFenced)
 		}
 	}
 	return nil
@@ -409,7 +409,7 @@ func (w *Writer) commit(ctx context.Context, batch []*commit) error {
 	if len(changes) > 0 {
 		at(w.cfg.At, AfterRedis)
 		if err := w.cfg.Store.Write(call, fences, changes); err != nil {
-			if errors.Is(err, record.ErrFenced) && w.fenced != nil {
+			if errors.Is(err, scheduler.ErrFenced) && w.fenced != nil {
 				w.fenced()
 			}
 			return err

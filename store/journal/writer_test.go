@@ -339,7 +339,7 @@ func TestWriter_ARetryUnderAnOldCertificationIsNotAnswered(t *testing.T) {
 		if err := retry(7); err != nil {
 			w.Fatalf("under the certification that stands: %v", err)
 		}
-		if err := retry(6); !errors.Is(err, record.ErrFenced) {
+		if err := retry(6); !errors.Is(err, scheduler.ErrFenced) {
 			w.Fatalf("under an old one: %v, want ErrFenced", err)
 		}
 	})

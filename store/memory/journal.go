@@ -90,7 +90,7 @@ func (j *Journal) Write(ctx context.Context, fences map[message.Bucket]uint64, c
 		for bucket, number := range fences {
 			if stands := j.fences[bucket]; stands > number {
 				err = fmt.Errorf("bucket %d under certification %d, and %d stands: %w", bucket, number, stands,
-					record.ErrFenced)
+					scheduler.ErrFenced)
 				return
 			}
 		}
@@ -406,7 +406,7 @@ func (j *Journal) Forecast(ctx context.Context, q record.ForecastQuery) ([]recor
 func (j *Journal) WritePause(ctx context.Context, c scheduler.PauseChange) (err error) {
 	gone := j.locked(ctx, func() {
 		if stands := j.fences[scheduler.PausesBucket]; c.Number > 0 && stands > c.Number {
-			err = fmt.Errorf("a pause under certification %d, and %d stands: %w", c.Number, stands, record.ErrFenced)
+			err = fmt.Errorf("a pause under certification %d, and %d stands: %w", c.Number, stands, scheduler.ErrFenced)
 			return
 		}
 		if was, stands := j.pauses[c.Pattern]; !stands || was.At <= c.At {

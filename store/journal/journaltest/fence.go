@@ -5,6 +5,7 @@ import (
 	"maps"
 	"sync"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
@@ -41,7 +42,7 @@ var fencePromises = []promise{
 		t.write(accept(n))
 		for _, fences := range []map[message.Bucket]uint64{{1: 4}, {0: 9, 1: 4, 2: 9}, {1: 0}} {
 			err := t.j.Write(t.Context(), fences, []record.Change{accept(m), end})
-			if !errors.Is(err, record.ErrFenced) {
+			if !errors.Is(err, scheduler.ErrFenced) {
 				t.Fatalf("under %v: got %v, want ErrFenced", fences, err)
 			}
 		}
@@ -82,7 +83,7 @@ var fencePromises = []promise{
 						uids[w] = append(uids[w], batch[0].UID, batch[1].UID)
 						fences := map[message.Bucket]uint64{0: number, message.Bucket(1 + w): 1}
 						err := t.j.Write(t.Context(), fences, batch)
-						if errors.Is(err, record.ErrFenced) {
+						if errors.Is(err, scheduler.ErrFenced) {
 							return
 						}
 						if err != nil {

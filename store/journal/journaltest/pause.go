@@ -7,7 +7,6 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
-	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func paused(pattern, by string, at message.Milli) scheduler.PauseChange {
@@ -60,7 +59,7 @@ var pausePromises = []promise{
 			t.must("write a pause", t.j.WritePause(t.Context(), c))
 			c.Number = 4
 			c.At, c.Resumed = c.At+100, true
-			if err := t.j.WritePause(t.Context(), c); !errors.Is(err, record.ErrFenced) {
+			if err := t.j.WritePause(t.Context(), c); !errors.Is(err, scheduler.ErrFenced) {
 				t.Fatalf("under 4: %v", err)
 			}
 		}
