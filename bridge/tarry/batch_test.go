@@ -86,7 +86,7 @@ func TestPushBatch_RefusesMoreThanItsLimitBeforeItSends(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)
 	in := newInstance(t, nc, eachStored(t, func(string) string { return "" }))
-	client := wrap(t, nc).Tarry()
+	client := wrap(t, nc, patient()...).Tarry()
 	_, err := client.PushBatch(t.Context(), batch(MaxBatch+1, "orders"))
 	wantRefused(t, err, "too_large", "messages")
 	ctx, cancel := context.WithCancel(t.Context())
@@ -120,7 +120,7 @@ func TestPushBatch_TakesAsManyRequestsAsMaxPayloadAsksFor(t *testing.T) {
 		m.Data = make([]byte, 200_000)
 	}
 	msgs[9].Data = make([]byte, 800_000) // in base64 too large even alone
-	got, err := wrap(t, nc).Tarry().PushBatch(t.Context(), msgs)
+	got, err := wrap(t, nc, patient()...).Tarry().PushBatch(t.Context(), msgs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,7 +136,7 @@ func TestPushBatch_TakesAsManyRequestsAsMaxPayloadAsksFor(t *testing.T) {
 
 	nc = connect(t, newServer(t, "max_payload: 8KB").url)
 	in = newInstance(t, nc, eachStored(t, func(string) string { return "" }))
-	got, err = wrap(t, nc).Tarry().PushBatch(t.Context(), batch(20, "orders"))
+	got, err = wrap(t, nc, patient()...).Tarry().PushBatch(t.Context(), batch(20, "orders"))
 	if err != nil || got[19].Err != nil {
 		t.Fatalf("got %+v, %v", got, err)
 	}

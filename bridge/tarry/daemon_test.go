@@ -388,7 +388,7 @@ func publishWithJetStream(t *testing.T, d *dev) {
 
 // pushBatch pushes a full batch, in which one name is taken and one message is refused here.
 func pushBatch(t *testing.T, d *dev) {
-	c := d.client(t).Tarry()
+	c := d.client(t, patient()...).Tarry()
 	msgs := batch(MaxBatch, "batched")
 	Tag(msgs[1], As("0"))
 	Tag(msgs[2], In(-time.Second))

@@ -272,6 +272,9 @@ func wrap(t *testing.T, nc *nats.Conn, opts ...Option) *Conn {
 	return c
 }
 
+// patient are the options of a test that counts requests of much, which a busy machine may take long to answer.
+func patient() []Option { return []Option{WithTimeout(time.Minute), WithAckWait(20 * time.Second)} }
+
 func wrapJS(t *testing.T, nc *nats.Conn, opts ...Option) *JetStream {
 	t.Helper()
 	js, err := jetstream.New(nc)
