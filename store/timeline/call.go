@@ -44,7 +44,8 @@ func (t *Redis) full(c *call) (*script, []string, []any) {
 }
 
 // run runs one script by its hash, or by its text if Redis has lost it. If the script refuses and answers with a newer
-// certification, run learns that certification and sends the script, which has done nothing, once more.
+// certification, run learns that certification and sends the script, which has done nothing, once more: unless the
+// namespace has another number of buckets by then.
 func (t *Redis) run(ctx context.Context, c *call) *answer {
 	if err := t.has(c.bucket); err != nil {
 		return &answer{err: &err}
@@ -57,10 +58,15 @@ func (t *Redis) run(ctx context.Context, c *call) *answer {
 				t.Renew()
 			}
 			cert := &t.certs[c.bucket]
-			if learned := cert.learn(err); c.pinned {
+			if number := cert.news(err); number > 0 {
+				if err := t.fits(ctx, c.bucket); err != nil {
+					return &answer{script: c.script, err: &err}
+				}
+				cert.rise(number)
+			}
+			if c.pinned {
 				return newAnswer(c.script, nil, err)
-			} else if learned || (cert.forced == "" && cert.number.Load() > c.number) {
-				// another call may have learned it meanwhile
+			} else if cert.forced == "" && cert.number.Load() > c.number { // another call may have learned it meanwhile
 				continue
 			}
 		}

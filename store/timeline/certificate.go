@@ -39,31 +39,27 @@ func (t *Redis) token(c *call) (token string, number uint64) {
 	return token, number
 }
 
-// learn adopts a certification that a server reported, and reports whether it is new: it must certify that very server,
-// and be higher than the known one.
-func (c *certificate) learn(answer error) bool {
+// news returns the certification that a server reported if it is new, else 0: it must certify that very server, and be
+// higher than the known one.
+func (c *certificate) news(answer error) uint64 {
 	if c.forced != "" || answer == nil {
-		return false
+		return 0
 	}
 	f := strings.Fields(answer.Error()) // UNCERTIFIED number certified run
 	if len(f) != 4 || f[2] != f[3] {
-		return false
+		return 0
 	}
 	number, err := strconv.ParseUint(f[1], 10, 64)
-	if err != nil {
-		return false
+	if err != nil || number <= c.number.Load() {
+		return 0
 	}
-	return c.rise(number)
+	return number
 }
 
-// rise raises the number if the new one is higher, and reports whether it did.
-func (c *certificate) rise(number uint64) bool {
-	for known := c.number.Load(); known < number; known = c.number.Load() {
-		if c.number.CompareAndSwap(known, number) {
-			return true
-		}
+// rise raises the number if the new one is higher.
+func (c *certificate) rise(number uint64) {
+	for known := c.number.Load(); known < number && !c.number.CompareAndSwap(known, number); known = c.number.Load() {
 	}
-	return false
 }
 
 // adopt adopts a certification that this process itself made.

@@ -17,6 +17,12 @@ import (
 
 // Begin raises the bucket's term.
 func (t *Redis) Begin(ctx context.Context, bucket message.Bucket, term uint64) error {
+	if err := t.has(bucket); err != nil {
+		return err
+	}
+	if err := t.fits(ctx, bucket); err != nil {
+		return err
+	}
 	return *t.run(ctx, &call{bucket: bucket, script: "begin", args: []any{text(term)}}).err
 }
 

@@ -177,6 +177,26 @@ func (t *Redis) raise(ctx context.Context, key string) error {
 	return nil
 }
 
+// fits returns nil while the namespace has this number of buckets. A rebucket waits for the instances that ZooKeeper
+// sees. One that was cut off from it, or suspended, finds a new certification when it comes back, or begins a term. It
+// asks here before it uses either.
+func (t *Redis) fits(ctx context.Context, bucket message.Bucket) error {
+	values, err := t.rdb.HMGet(ctx, t.keys[bucket].of("meta"), "buckets", "layout").Result()
+	if err != nil {
+		return fmt.Errorf("%w: read the number of buckets: %v", scheduler.ErrUnavailable, err)
+	}
+	if values[0] == nil { // lost with the messages
+		return nil
+	}
+	if err = t.holds(values); err != nil {
+		if t.cfg.Unfit != nil {
+			t.cfg.Unfit(err)
+		}
+		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, err)
+	}
+	return nil
+}
+
 // holds compares the recorded buckets and layout with the settings.
 func (t *Redis) holds(values []any) error {
 	if got, _ := values[1].(string); got != Layout && got != RaisedLayout && got != "" {

@@ -2,6 +2,7 @@ package timeline_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"errors"
@@ -572,6 +573,37 @@ func TestRebucket_MayBeKilledAtAnyPoint(t *testing.T) {
 }
 
 // Meanwhile no instance starts, and one that runs does nothing. A change that sleeps while another one is made is over.
+// An instance that ZooKeeper did not see, or that was suspended, wakes up after a rebucket: it does nothing more.
+func TestRebucket_OneThatSleptThroughItEnds(t *testing.T) {
+	t.Parallel()
+	for _, to := range []message.Bucket{8, 2} {
+		w := newTown(t, lab.NewRedis(t).Addr)
+		var told error
+		asleep, err := timeline.New(timeline.Config{Client: w.rdb, Namespace: w.ns, Buckets: 4, EndedKeep: time.Hour,
+			TombstoneKeep: time.Hour, TombstoneLimit: 10_000, Unfit: func(err error) { told = cmp.Or(told, err) }})
+		w.must(err)
+		w.must(become(t.Context(), w.rebucket(to)))
+		w.open(to)
+		dump := w.dump()
+		for b := range message.Bucket(4) {
+			m := schedulertest.Message(int(b), schedulertest.In(b))
+			_, _, added := asleep.Add(t.Context(), b, []*message.Message{m}, townNow)
+			_, claimed := asleep.Claim(t.Context(), b, scheduler.Claim{Term: w.term + 9, Now: townNow, Limit: 1, Bytes: 1})
+			for what, err := range map[string]error{"a push": added, "a claim": claimed,
+				"the next leader": asleep.Begin(t.Context(), b, w.term+9)} {
+				gone := b >= to && errors.Is(err, scheduler.ErrUncertified) // there is no such bucket
+				if !gone && !errors.Is(err, timeline.ErrUnfit) || !errors.Is(err, scheduler.ErrUnavailable) {
+					t.Errorf("%s in bucket %d of 4, now %d: %v", what, b, to, err)
+				}
+			}
+		}
+		if want := fmt.Sprintf("was begun with %d", to); told == nil || !strings.Contains(told.Error(), want) {
+			t.Errorf("told %v", told)
+		}
+		w.same("one that wakes up", dump, w.dump())
+	}
+}
+
 func TestRebucket_KeepsEverybodyElseOut(t *testing.T) {
 	t.Parallel()
 	w := newTown(t, lab.NewRedis(t).Addr)
@@ -595,10 +627,13 @@ func TestRebucket_KeepsEverybodyElseOut(t *testing.T) {
 			_, _, added := w.Add(t.Context(), 0, []*message.Message{m}, townNow)
 			_, claimed := w.Claim(t.Context(), 0, scheduler.Claim{Term: w.term, Now: townNow, Limit: 1, Bytes: 1})
 			_, found := w.Find(t.Context(), scheduler.Ref{UID: w.uids[0]})
-			for _, err := range []error{added, claimed, found, w.Begin(t.Context(), 0, w.term+9)} {
+			for _, err := range []error{added, claimed, found} {
 				if !errors.Is(err, scheduler.ErrUncertified) {
 					t.Fatalf("an instance that runs: %v", err)
 				}
+			}
+			if err := w.Begin(t.Context(), 0, w.term+9); !errors.Is(err, timeline.ErrUnfit) {
+				t.Fatalf("an instance that is elected: %v", err)
 			}
 			w.must(r.Move(t.Context()))
 			w.must(r.Finish(t.Context()))

@@ -30,6 +30,9 @@ type Config struct {
 	CallLimit int
 	// Record describes the outbox; it is nil if no journal is kept.
 	Record *record.Recording
+	// Unfit, which may be nil, is called when the namespace turns out to have another number of buckets by now. All
+	// that this instance would still do goes to wrong places: it must end.
+	Unfit func(error)
 }
 
 // Redis keeps waiting messages in Redis. It is safe for concurrent use.

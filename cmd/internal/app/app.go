@@ -362,6 +362,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 	start("health", a.health.run)
 	start("health of the journal", a.health.runJournal)
 	start("nats", a.watchNATS)
+	start("buckets", a.watchBuckets)
 	stopJournal := a.keepJournal(ctx)
 	if a.watchClock != nil {
 		start("clock", func(ctx context.Context) error { return a.watchClock(ctx, a.clock) })
@@ -407,6 +408,16 @@ func (a *App) Run(ctx context.Context) (err error) {
 	}
 	a.log.Info().Msg("stopped")
 	return nil
+}
+
+// watchBuckets ends the instance when tarry rebucket has changed the number of buckets without it.
+func (a *App) watchBuckets(ctx context.Context) error {
+	select {
+	case err := <-a.unfit:
+		return err
+	case <-ctx.Done():
+		return nil
+	}
 }
 
 // watchNATS ends the instance when the client has closed its connection for good, which only a new process can repair:

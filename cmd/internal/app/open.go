@@ -64,6 +64,7 @@ type opened struct {
 	ns           *server.Server  // nil where NATS is not embedded
 	conn         *nats.Conn
 	broken       chan error // capacity 1: why conn was closed for good
+	unfit        chan error // capacity 1: why the store is not fit any more
 	listener     net.Listener
 	probes       net.Listener // nil where none is wanted, as of seeds
 	seeds        net.Listener
@@ -76,7 +77,8 @@ type opened struct {
 
 // open opens the resources that the settings name, and connects to NATS last. On error it closes them.
 func open(ctx context.Context, cfg config.Serve, options Options) (*opened, error) {
-	o := &opened{cfg: cfg, options: options, registry: prometheus.NewRegistry(), broken: make(chan error, 1),
+	o := &opened{cfg: cfg, options: options, registry: prometheus.NewRegistry(),
+		broken: make(chan error, 1), unfit: make(chan error, 1),
 		log: options.Log.With().Str("ns", cfg.Namespace).Str("instance", cfg.Instance).Logger()}
 	steps := []func(context.Context) error{o.openHTTP, o.openJournal, o.openRedis, o.connectNATS}
 	if cfg.InMemory() {
@@ -224,6 +226,12 @@ func (o *opened) openRedis(context.Context) error {
 	store, err := timeline.New(timeline.Config{
 		Client: rdb, Namespace: o.cfg.Namespace, Buckets: message.Bucket(o.cfg.Buckets), EndedKeep: o.cfg.Ended.Keep,
 		TombstoneKeep: tombstoneKeep, TombstoneLimit: tombstoneLimit, Record: o.recording(),
+		Unfit: func(err error) {
+			select {
+			case o.unfit <- err:
+			default: // it has been told
+			}
+		},
 	})
 	if err != nil {
 		return fmt.Errorf("build timeline: %w", err)
