@@ -276,6 +276,36 @@ var pullPromises = []promise{
 			}
 			t.pull(later, 3)
 		}},
+	{name: "a time to live counts from the due time that was asked for last", check: func(t *trial) {
+		for i, c := range []struct {
+			due  time.Duration // of the edit
+			body string
+			ends time.Duration
+		}{
+			{50 * time.Second, "other", time.Minute}, // a retry and another body move nothing
+			{20 * time.Second, "", 80 * time.Second},
+			{20 * time.Second, "other", 80 * time.Second},
+		} {
+			m := t.one(Message(10+i, ForPull(), On(work), TTL(time.Minute)))
+			t.pull(m, scheduler.Nonce(1+i))
+			back := of(m, scheduler.Nack, scheduler.Nonce(1+i))
+			back.Number = t.now.Add(50 * time.Second)
+			a := scheduler.Amend{UID: m.UID, Due: t.now.Add(c.due),
+				Version: t.settle(back, scheduler.SettleDone, message.StateWaiting).Info.Version}
+			if c.body != "" {
+				edited := *m
+				edited.Body = []byte(c.body)
+				a.Message = &edited
+			}
+			t.amend(a, scheduler.AmendDone)
+			page, err := t.tl.Leases(t.Context(), t.bucketOf(m), scheduler.LeaseQuery{Over: true, Limit: 10}, t.now)
+			t.must("leases", err)
+			if page.Due != t.now.Add(c.ends) {
+				t.Fatalf("%+v: it lives for %s", c, page.Due.Time().Sub(t.now.Time()))
+			}
+			t.canceled(m.UID, scheduler.CancelDone)
+		}
+	}},
 	{name: "a release puts a message back to its place and counts nothing", recorded: true, check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
 		t.pull(m, 1)

@@ -42,11 +42,13 @@ end
 local was = mark
 mark = '0:' .. refusals .. ':' .. string.format('%.0f', have) .. ':'
 local before = head(DUE)
+-- A time to live counts from when the message was last asked to be due. A retry is not asked for.
+local expires = due(value) == due(old) and redis.call('ZSCORE', EXPIRES, uid) or nil
 leave(old, was, uid)
 redis.call('HDEL', MARK, uid)
 redis.call('HSET', MARK, uid, mark)
 redis.call('HSET', MSG, uid, value)
-enter(value, uid, before)
+enter(value, uid, before, expires)
 if #value > 16384 then redis.call('SET', BIG, '1') end
 local form = amended(value, mark, ARGV[4], new ~= '' and value or '')
 local entry = note(1, #uid + #form, uid, form)

@@ -553,9 +553,10 @@ local function unlease(on, uid)
 end
 
 -- enter puts a message that waits in no lane into its order. before is the head of the bucket's own order before the
--- message left it, or nil.
-local function enter(packed, uid, before)
-  if pulled(packed) then return offer(packed, uid, expiry(packed)) end
+-- message left it, or nil. expires, which may be nil, is the end of its time to live if that does not follow from when
+-- it is due.
+local function enter(packed, uid, before, expires)
+  if pulled(packed) then return offer(packed, uid, expires or expiry(packed)) end
   local at = score(packed)
   before = before or head(DUE)
   redis.call('ZADD', DUE, at, uid)
