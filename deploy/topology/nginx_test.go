@@ -250,6 +250,46 @@ func TestNginxBoundsTheLargeBodiesOfOneClient(t *testing.T) {
 	}
 }
 
+// One client holds what it can of half-sent headers, which count for no limit: the others are answered.
+func TestNginxIsNotClosedByHalfSentHeaders(t *testing.T) {
+	t.Parallel()
+	a := newUpstream(t, fine)
+	p := startNginx(t, a.address, a.address)
+	for range 3000 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(p.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = c.Close() })
+		if _, err := io.WriteString(c, "GET / HTTP/1.1\r\nX: "); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for range 10 {
+		if status, body := mustCall(t, http.MethodPost, p.url+"/v1/messages", "{}"); status != http.StatusCreated {
+			t.Fatalf("got %d %s", status, body)
+		}
+	}
+}
+
+// A receipt is as good as the lease.
+func TestNginxLogsNoReceipt(t *testing.T) {
+	t.Parallel()
+	a := newUpstream(t, fine)
+	p := startNginx(t, a.address, a.address)
+	mustCall(t, http.MethodPost, p.url+"/v1/leases/r-t0123:42.work/ack", "{}")
+	mustCall(t, http.MethodPost, p.url+"/v1/leases/ack", "{}")
+	lab.Eventually(t, 10*time.Second, func() error {
+		if log := p.Log(); !strings.Contains(log, `"/v1/leases/-/ack"`) || !strings.Contains(log, `"/v1/leases/ack"`) {
+			return fmt.Errorf("the log has %s", log)
+		}
+		return nil
+	})
+	if log := p.Log(); strings.Contains(log, "t0123") {
+		t.Errorf("the log has %s", log)
+	}
+}
+
 func TestNginxPassesRefusalsOn(t *testing.T) {
 	t.Parallel()
 	const refusal = `{"error":"unavailable","detail":"redis does not answer"}`
