@@ -24,6 +24,7 @@ type Target struct {
 	Timeout      time.Duration // of one request; 0 is 10 s
 	Concurrency  int           // requests at once, of this instance; 0 is 8
 	Batch        int           // messages of one request; 0 posts each by itself, in its own form
+	Headers      []string      // of messages, which go along though receivers may take them for rights or a proxy's word
 }
 
 // target is a Target in use.
@@ -63,6 +64,11 @@ func newTarget(of Target) (*target, error) {
 	sum := sha256.Sum256([]byte(of.Pattern + " " + of.URL))
 	t := &target{Target: of, name: hex.EncodeToString(sum[:8]), timeout: cmp.Or(of.Timeout, timeoutDefault),
 		slots: semaphore.NewWeighted(int64(cmp.Or(of.Concurrency, concurrencyDefault)))}
+	for _, name := range of.Headers {
+		if reserved(plain(name)) {
+			return nil, fmt.Errorf("header %s belongs to the connection or to tarry", name)
+		}
+	}
 	for i, secret := range of.Secrets {
 		signer, err := standardwebhooks.NewWebhook(secret)
 		if err != nil {

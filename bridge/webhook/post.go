@@ -147,7 +147,7 @@ func (s *Service) request(ctx context.Context, t *target, g group) (*http.Reques
 	r.Header.Set("Content-Type", kind)
 	r.Header.Set("User-Agent", "tarry/"+s.cfg.Version)
 	if t.Batch == 0 {
-		describe(r.Header, g[0])
+		t.describe(r.Header, g[0])
 	}
 	now := time.Now()
 	signatures := make([]string, len(t.signers))
@@ -163,15 +163,15 @@ func (s *Service) request(ctx context.Context, t *target, g group) (*http.Reques
 }
 
 // describe adds the headers of a message, and those that say what it is, as on NATS.
-func describe(h http.Header, m *scheduler.PulledMessage) {
+func (t *target) describe(h http.Header, m *scheduler.PulledMessage) {
 	given := http.Header{}
 	for _, one := range m.Headers {
 		given.Add(one.Name, one.Value)
 	}
 	for name, values := range given {
-		// Some receivers take an underscore for a hyphen.
-		if plain := strings.ReplaceAll(strings.ToLower(name), "_", "-"); !slices.Contains(reserved(), plain) &&
-			!strings.HasPrefix(plain, "webhook-") {
+		allowed := func(s string) bool { return plain(s) == plain(name) }
+		if ours := plain(name); name == scheduler.ReasonHeader || !reserved(ours) &&
+			(!speaks(ours) || slices.ContainsFunc(t.Headers, allowed)) {
 			h[name] = values
 		}
 	}
@@ -185,8 +185,22 @@ func describe(h http.Header, m *scheduler.PulledMessage) {
 	}
 }
 
-// reserved are the headers that belong to the connection, or to the request as a whole.
-func reserved() []string {
-	return []string{"accept-encoding", "connection", "content-length", "expect", "host", "keep-alive",
-		"proxy-authenticate", "proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}
+// plain returns a header's name as receivers compare it, some of which take an underscore for a hyphen.
+func plain(name string) string { return strings.ReplaceAll(strings.ToLower(name), "_", "-") }
+
+// reserved reports whether a header belongs to the connection, to the request as a whole, or to tarry.
+func reserved(name string) bool {
+	return strings.HasPrefix(name, "webhook-") || strings.HasPrefix(name, "tarry-") || slices.Contains([]string{
+		"accept-encoding", "connection", "content-length", "expect", "host", "keep-alive", "proxy-authenticate",
+		"proxy-authorization", "proxy-connection", "te", "trailer", "transfer-encoding", "upgrade"}, name)
+}
+
+// speaks reports whether receivers take a header for rights, or for the word of a proxy before them on the caller or
+// the request. Such words of a producer go to the target only where its topic allows them.
+func speaks(name string) bool {
+	return strings.HasPrefix(name, "x-forwarded") || strings.HasPrefix(name, "x-original-") || slices.Contains([]string{
+		"authorization", "cf-connecting-ip", "client-ip", "cookie", "cookie2", "fastly-client-ip", "forwarded", "proxy",
+		"remote-user", "true-client-ip", "user-agent", "via", "x-client-ip", "x-cluster-client-ip", "x-host",
+		"x-http-method", "x-http-method-override", "x-method-override", "x-real-ip", "x-remote-user",
+		"x-rewrite-url"}, name)
 }

@@ -372,6 +372,37 @@ func TestRun_SettlesAgainUntilItIsAnswered(t *testing.T) {
 	want(t, "posted", r.posted(), []string{"x"})
 }
 
+// No header of a producer passes for one of tarry's, of a proxy's or of the connection's.
+func TestRun_PostsNoWordOfAProducerAsOfSomebodyElse(t *testing.T) {
+	t.Parallel()
+	got := make(chan http.Header, 1)
+	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, q *http.Request) { got <- q.Header }))
+	t.Cleanup(server.Close)
+	r, _ := start(t, Target{URL: server.URL, Headers: []string{"x-Real-IP"}}, nil)
+	var headers []message.Header
+	for _, name := range []string{"Tarry_Subject", "tarry_key", "TARRY-ID", "Tarry-Else", "Webhook_Id", "Authorization",
+		"cookie", "X_Forwarded_For", "X-Forwarded-Host", "Forwarded", "X-Http-Method-Override", "User-Agent", "Proxy",
+		"Connection", "Remote_User", "X-Own", "X-Real-Ip", "Tarry-Reason", "Content-Type"} {
+		headers = append(headers, message.Header{Name: name, Value: "forged"})
+	}
+	r.source.mu.Lock()
+	r.ready = append(r.ready, scheduler.PulledMessage{Nonce: 7, LeasedMessage: scheduler.LeasedMessage{
+		Message: &message.Message{UID: "t-0000000000000001", Topic: "a.b", Attempt: 1, Headers: headers},
+		Until:   message.CeilMilli(time.Now().Add(time.Hour))}})
+	r.source.mu.Unlock()
+	var forged []string
+	for name, values := range <-got {
+		if slices.Contains(values, "forged") {
+			forged = append(forged, name)
+		}
+	}
+	slices.Sort(forged)
+	want(t, "what the producer said", forged, []string{"Content-Type", "Tarry-Reason", "X-Own", "X-Real-Ip"})
+	if err := r.Use([]Target{{Pattern: "a.*", URL: server.URL, Headers: []string{"tarry_Id"}}}); err == nil {
+		t.Error("a target may let producers speak for tarry")
+	}
+}
+
 // What is settled and not in the journal yet is settled: it holds no slot, and is not posted again.
 func TestRun_DoesNotWaitForTheJournal(t *testing.T) {
 	r, _ := start(t, Target{Concurrency: 1}, nil)

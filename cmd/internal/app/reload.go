@@ -71,7 +71,7 @@ func targetsOf(topics []config.Topic) (all []webhook.Target) {
 			continue
 		}
 		t := webhook.Target{Pattern: c.Pattern, URL: c.Webhook.URL, Timeout: c.Webhook.Timeout,
-			Concurrency: c.Webhook.Concurrency, Batch: c.Webhook.Batch}
+			Concurrency: c.Webhook.Concurrency, Batch: c.Webhook.Batch, Headers: c.Webhook.Headers}
 		for _, secret := range c.Webhook.Secrets {
 			t.Secrets = append(t.Secrets, secret.Reveal())
 		}

@@ -36,6 +36,7 @@ type Webhook struct {
 	Timeout     time.Duration `setting:"timeout"`     // 0: 10 s
 	Concurrency int           `setting:"concurrency"` // 0: 8
 	Batch       int           `setting:"batch"`       // 0: each message by itself
+	Headers     []string      `setting:"headers"`
 }
 
 // DeliverWebhook is the value of deliver for topics whose messages are posted.
@@ -97,6 +98,9 @@ func topicList() sequence {
 				help: "requests that an instance has under way at once, for all topics of the pattern together"},
 			{name: "webhook.batch", computed: "each message by itself", limit: integer(1, 1000),
 				help: "post JSON arrays of up to so many messages that are ready; see docs/webhooks.md"},
+			{name: "webhook.headers", computed: "none", limit: several{of: label(64), max: 32},
+				help: "headers of messages that go along though receivers may take them for rights or for the word of a " +
+					"proxy, such as Authorization"},
 		},
 	}
 }
@@ -135,7 +139,8 @@ func (l *loader) checkTopics(all []Topic, prefix string) {
 		h := &t.Webhook
 		hooked := t.Deliver == DeliverWebhook
 		switch {
-		case !hooked && (h.URL != "" || len(h.Secrets) > 0 || h.Timeout > 0 || h.Concurrency > 0 || h.Batch > 0):
+		case !hooked && (h.URL != "" || len(h.Secrets) > 0 || h.Timeout > 0 || h.Concurrency > 0 || h.Batch > 0 ||
+			len(h.Headers) > 0):
 			refuse("webhook", "", "requires deliver: webhook")
 		case hooked && h.URL == "":
 			refuse("webhook.url", "", "is not set, and deliver: webhook needs it")
@@ -301,9 +306,9 @@ func tokenList() sequence {
 // tokenName is a label that no log line uses for something else.
 func tokenName(max int) text {
 	free := label(max)
-	return text{free.word, free.limit + "; not token or anonymous", func(s string) string {
-		if s == "token" || s == "anonymous" {
-			return "stands for http.token, or for nobody, in the log"
+	return text{free.word, free.limit + "; not token, anonymous or nats", func(s string) string {
+		if s == "token" || s == "anonymous" || s == "nats" {
+			return "stands for http.token, for nobody, or for callers over NATS, in the log"
 		}
 		return free.check(s)
 	}}

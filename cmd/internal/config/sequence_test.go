@@ -212,7 +212,7 @@ func TestTopicsAreReadWhole(t *testing.T) {
 	first, last := plain, plain
 	first.Pattern, last.Pattern = "orders.dead", "*.late"
 	want := []Topic{first, {Pattern: "hooks", Core: "hold", Deliver: "webhook", Serial: true,
-		Webhook: Webhook{"https://a.example/in?x=1", []Secret{Secret(secret)}, 3 * time.Second, 2, 5}}, {
+		Webhook: Webhook{"https://a.example/in?x=1", []Secret{Secret(secret)}, 3 * time.Second, 2, 5, nil}}, {
 		Pattern: "orders.>", Retry: "0,2m", TTL: 24 * time.Hour, Core: "drop", Rate: 50, CatchUpRate: 12.5,
 		Dead: "orders.dead", Expired: "ops.late",
 		Partitions: 8, Deliver: "mq",
