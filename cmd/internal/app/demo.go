@@ -32,12 +32,12 @@ func (a *App) Watch(w io.Writer) error {
 		return nil
 	}
 	err := show(DemoSubjects, func(m *nats.Msg) string {
-		return fmt.Sprintf("arrived on %s: %.60q (id %s)", m.Subject, m.Data, m.Header.Get(wire.HeaderID))
+		return fmt.Sprintf("arrived on %q: %.60q (id %q)", m.Subject, m.Data, m.Header.Get(wire.HeaderID))
 	})
 	if err != nil {
 		return err
 	}
 	return show(link.RejectsSubject(a.cfg.Namespace)+".>", func(m *nats.Msg) string {
-		return fmt.Sprintf("refused on %q: %s", m.Header.Get(wire.HeaderSubject), m.Header.Get(wire.HeaderReason))
+		return fmt.Sprintf("refused on %q: %q", m.Header.Get(wire.HeaderSubject), m.Header.Get(wire.HeaderReason))
 	})
 }

@@ -62,7 +62,7 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 	if err := nc.PublishMsg(bad); err != nil {
 		t.Fatal(err)
 	}
-	d.WaitLog(`refused on "delayed.orders.remind": invalid_delay: `)
+	d.WaitLog(`refused on "delayed.orders.remind": "invalid_delay: `)
 
 	// What arrives on the demo subjects is shown to the newcomer.
 	if out, code := d.Cli(t, "push", "demo.hello", "--delay", "1ms", "--body", "hello newcomer"); code != 0 {

@@ -72,7 +72,7 @@ func TestTheReadmesTourIsWhatHappens(t *testing.T) {
 	}
 	for _, s := range steps {
 		if strings.HasPrefix(s.command, "sleep ") {
-			d.WaitLog("arrived on demo.hello") // a slow machine needs more than the reader's pause
+			d.WaitLog(`arrived on "demo.hello"`) // a slow machine needs more than the reader's pause
 		}
 		cmd := exec.CommandContext(t.Context(), "sh", "-c", s.command)
 		cmd.Env = append(os.Environ(), "PATH="+bin+":"+os.Getenv("PATH"), "TARRY_SERVER=http://"+d.Addr, "TZ=UTC")
