@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -34,6 +35,10 @@ type target struct {
 	timeout time.Duration
 	signers []*standardwebhooks.Webhook
 	slots   *semaphore.Weighted // requests
+
+	running int          // topics that have a place; of places
+	queue   []string     // topics that wait for one; of places
+	queued  atomic.Int64 // how many these are
 
 	mu      sync.Mutex
 	failing bool // as noted last

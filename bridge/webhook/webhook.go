@@ -62,10 +62,13 @@ const (
 	// lost costs at most that time.
 	soon      = 10 * time.Second
 	lookEvery = 5 * time.Second
-	// heardMost bounds what was heard and not yet looked at, and topicsMost the topics that have a goroutine. The rest
-	// waits for the next list.
-	heardMost  = 4096
-	topicsMost = 10_000
+	// heardMost bounds what was heard and not yet looked at; the rest waits for the next list. placesMost bounds the
+	// topics that have a goroutine. The targets share it, so that none can hold up another; each has placesLeast.
+	heardMost   = 4096
+	placesMost  = 10_000
+	placesLeast = 100
+	// queuedMost bounds the topics of a target that wait for a place. The rest waits for the next list.
+	queuedMost = 10_000
 	// pullRest is the pause after a pull that failed.
 	pullRest = 250 * time.Millisecond
 	// pullBytes bounds the bodies of one pull, and so of one batch.
@@ -136,17 +139,10 @@ func (s *Service) Heard(topic string, due message.Milli) {
 func (s *Service) Run(ctx context.Context) error {
 	posting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
-	again := map[string]bool{} // by topics with a goroutine: whether it was heard of meanwhile
 	ended := make(chan string)
-	begin := func(topic string) {
-		if _, runs := again[topic]; runs {
-			again[topic] = true
-			return
-		}
-		if len(again) >= topicsMost || s.of(topic) == nil {
-			return
-		}
-		again[topic] = false
+	p := places{of: s.of, share: func() int { return max(placesMost/max(len(*s.targets.Load()), 1), placesLeast) },
+		topics: map[string]*place{}}
+	p.run = func(topic string) {
 		s.work.Go(func() {
 			s.consume(ctx, posting, topic)
 			select {
@@ -160,12 +156,9 @@ func (s *Service) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case topic := <-s.heard:
-			begin(topic)
+			p.begin(topic)
 		case topic := <-ended:
-			restart := again[topic]
-			if delete(again, topic); restart {
-				begin(topic)
-			}
+			p.end(topic)
 		}
 	}
 	defer time.AfterFunc(s.cfg.Drain, func() { cancel(errStopping) }).Stop()
@@ -230,6 +223,10 @@ func (s *Service) consume(ctx, posting context.Context, topic string) {
 		if err != nil && ctx.Err() == nil {
 			s.cfg.Log.Debug().Err(err).Str("topic", topic).Msg("a webhook could not pull")
 			_ = scheduler.Sleep(ctx, pullRest)
+		}
+		if t.queued.Load() > 0 { // others wait for its place, and it for another
+			s.Heard(topic, 0)
+			return
 		}
 	}
 }

@@ -688,6 +688,29 @@ var pullPromises = []promise{
 		t.pull(t.one(Message(4, ForPull(), On("third"), DueIn(0))), 1)
 		want(time.Second, work) // what is leased is not to be pulled
 	}},
+	{name: "thousands of topics are listed, each once, however many are due at one time", check: func(t *trial) {
+		var batch []*message.Message
+		want := map[string]bool{}
+		for i := range 3500 {
+			topic := fmt.Sprint("many.", i)
+			want[topic] = true
+			batch = append(batch, Message(i, ForPull(), On(topic), DueIn(time.Duration(max(0, i-2300))*time.Millisecond)))
+		}
+		t.added(batch...)
+		for bucket := range t.o.Buckets {
+			got, err := t.tl.Upcoming(t.Context(), bucket, t.now.Add(time.Hour))
+			t.must("upcoming", err)
+			for _, topic := range got {
+				if !want[topic] {
+					t.Fatalf("%s is listed twice, or is none", topic)
+				}
+				delete(want, topic)
+			}
+		}
+		if len(want) > 0 {
+			t.Fatalf("%d topics are not listed", len(want))
+		}
+	}},
 	{name: "a target fails since its first failure after a success", check: func(t *trial) {
 		for _, c := range []struct{ at, want message.Milli }{{0, 0}, {7, 7}, {9, 7}, {0, 0}, {11, 11}, {21, 11},
 			{32, 32}} { // the last one comes too late after the one before

@@ -257,20 +257,26 @@ func (t *Redis) Behind(ctx context.Context, uid message.UID, topic, key string) 
 	return true, message.UID(by), nil
 }
 
-// upcomingStep is how many names one call returns. Each page counts past those before it, so they are large.
-const upcomingStep = 5000
+// upcomingStep is how many names one call returns.
+const upcomingStep = 1000
 
-// Upcoming lists the topics of a bucket from which a message can be pulled by until. It reads in steps; what changes
-// meanwhile may be left out.
+// Upcoming lists the topics of a bucket from which a message can be pulled by until. It reads in steps, each from the
+// time at which the one before ended: Redis counts an offset from the first. What changes meanwhile may be left out.
 func (t *Redis) Upcoming(ctx context.Context, bucket message.Bucket, until message.Milli) (topics []string, err error) {
-	for from := int64(0); err == nil && from == int64(len(topics)); from += upcomingStep {
-		var page []string
-		page, err = t.rdb.ZRangeByScore(ctx, t.keys[bucket].of("pulls"), &redis.ZRangeBy{Min: "-inf",
-			Max: strconv.FormatInt(int64(until), 10), Offset: from, Count: upcomingStep}).Result()
-		topics = append(topics, page...)
-	}
-	if err = translate(err); err != nil {
-		return nil, fmt.Errorf("list what can be pulled: %w", err)
+	by := redis.ZRangeBy{Min: "-inf", Max: strconv.FormatInt(int64(until), 10), Count: upcomingStep}
+	for more := true; more; {
+		page, err := t.rdb.ZRangeByScoreWithScores(ctx, t.keys[bucket].of("pulls"), &by).Result()
+		if err = translate(err); err != nil {
+			return nil, fmt.Errorf("list what can be pulled: %w", err)
+		}
+		more = len(page) == upcomingStep
+		for _, topic := range page {
+			if at := strconv.FormatFloat(topic.Score, 'f', -1, 64); at != by.Min {
+				by.Min, by.Offset = at, 0
+			}
+			by.Offset++
+			topics = append(topics, topic.Member.(string))
+		}
 	}
 	return topics, nil
 }
