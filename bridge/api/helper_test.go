@@ -132,9 +132,13 @@ type pullers struct {
 	gave    *atomic.Int64 // how many messages were given back
 	settled scheduler.Settled
 	failure error
+	wait    func(ctx context.Context) // of a poll
 }
 
-func (p pullers) Pull(context.Context, scheduler.Poll) ([]scheduler.PulledMessage, error) {
+func (p pullers) Pull(ctx context.Context, _ scheduler.Poll) ([]scheduler.PulledMessage, error) {
+	if p.wait != nil {
+		p.wait(ctx)
+	}
 	return p.found, p.failure
 }
 

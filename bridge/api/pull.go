@@ -7,6 +7,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"sync/atomic"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
@@ -55,6 +56,19 @@ func mayPull(r *http.Request, topic string) error {
 	return nil
 }
 
+// stillPulls refuses a poll that began under tokens that have changed.
+func (s *Server) stillPulls(r *http.Request, topic string) error {
+	switch t := visitOf(r).token; {
+	case t == nil && !s.guard.shut.Load():
+		return nil
+	case t == nil || s.guard.find(&t.Hash) == nil:
+		return refusal(http.StatusUnauthorized, WordUnauthorized, "the token that began this poll is not valid any more")
+	case !s.guard.find(&t.Hash).pulls(topic):
+		return lacks("pull", " on this topic")
+	}
+	return nil
+}
+
 // pull leases ready messages of a topic, or waits for some. No time-out of the server cuts the wait; the answer has one
 // of its own. What cannot be written, because its client has gone, is given back at once.
 func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
@@ -93,9 +107,20 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.
 	write func([]scheduler.PulledMessage) error) ([]scheduler.PulledMessage, error) {
 	ctx, stop := s.unhurried(w, r)
 	defer stop(nil)
+	var revoked atomic.Pointer[error]
+	defer s.guard.watch(func() {
+		if err := s.stillPulls(r, poll.Topic); err != nil {
+			revoked.Store(&err)
+			stop(scheduler.ErrStopping)
+		}
+	})()
 	found, err := s.cfg.Service.Pull(ctx, poll)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(s.cfg.Timeout))
+	if why := revoked.Load(); why != nil && err == nil { // nobody may repeat it either
+		s.cfg.Service.GiveBack(r.Context(), found)
+		err = *why
+	}
 	if err != nil {
 		return nil, err
 	}

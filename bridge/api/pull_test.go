@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -26,6 +27,44 @@ type quick struct {
 func (q quick) FlushError() error {
 	q.close()
 	return nil
+}
+
+// A poll that waits ends with its token, or with the right that it had by it: what it had taken by then goes back.
+func TestPull_EndsWithItsToken(t *testing.T) {
+	t.Parallel()
+	pulls := func(topics ...string) []api.Token {
+		one := token("la", nil, false, false)
+		one.Pull = topics
+		return []api.Token{one}
+	}
+	for name, c := range map[string]struct {
+		next   []api.Token
+		status int
+		gave   int64
+	}{
+		"it is removed":      {nil, 401, 1},
+		"it loses the right": {pulls("b"), 403, 1},
+		"it stays":           {append(pulls("a", "b"), token("new", nil, true, false)), 200, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var d *door
+			one := info(uidA, "a", message.StateInFlight)
+			p := pullers{gave: new(atomic.Int64), found: []scheduler.PulledMessage{{
+				LeasedMessage: scheduler.LeasedMessage{Message: &one.Message, Until: later}, Nonce: 1}}}
+			p.wait = func(ctx context.Context) {
+				d.SetTokens(c.next)
+				if c.gave > 0 {
+					<-ctx.Done()
+				}
+			}
+			d = open(t, letting(pulls("a")...), with(service{pullers: p}))
+			got := call(t, d, "POST", "/v1/topics/a/pull", `{"attempt":"x","wait":"1m"}`, as("la")...)
+			if got.status != c.status || p.gave.Load() != c.gave {
+				t.Errorf("%d; %d messages were given back, want %d and %d", got.status, p.gave.Load(), c.status, c.gave)
+			}
+		})
+	}
 }
 
 // What cannot be written to a consumer is given back at once, unless it may ask for it again.

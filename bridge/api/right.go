@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"slices"
+	"sync"
 	"sync/atomic"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -91,6 +92,9 @@ type guard struct {
 	list atomic.Pointer[[]Token]
 	// shut stays set once there was a token: removing all tokens must not open the API to everybody.
 	shut atomic.Bool
+
+	mu    sync.Mutex
+	polls map[*func()]struct{} // what they do when the tokens change
 }
 
 func (g *guard) set(all []Token) {
@@ -98,6 +102,26 @@ func (g *guard) set(all []Token) {
 		g.shut.Store(true)
 	}
 	g.list.Store(&all)
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for changed := range g.polls {
+		(*changed)()
+	}
+}
+
+// watch calls changed whenever the tokens change, until stop is called.
+func (g *guard) watch(changed func()) (stop func()) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.polls == nil {
+		g.polls = map[*func()]struct{}{}
+	}
+	g.polls[&changed] = struct{}{}
+	return func() {
+		g.mu.Lock()
+		defer g.mu.Unlock()
+		delete(g.polls, &changed)
+	}
 }
 
 // find returns the token with this hash, or nil. It compares every byte with every token, so the time it takes reveals
