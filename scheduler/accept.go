@@ -268,7 +268,12 @@ func answer(m *message.Message, r AddResult) Accepted {
 	}
 	if r.Code == AddConflict {
 		if a.State.Ended() {
-			a.Err = fmt.Errorf("%w: the message %s with this id is %s", ErrDuplicateID, a.UID, a.State)
+			also := ""
+			if a.State == message.StateDead {
+				also = ", or to requeue that one"
+			}
+			a.Err = fmt.Errorf("%w: the message %s with this id is %s; what helps is another id, or on_duplicate replace%s",
+				ErrDuplicateID, a.UID, a.State, also)
 		} else {
 			a.Err = fmt.Errorf("%w: the message %s with this id has other content, which is its body, headers, "+
 				"options, and the delay or time as given; "+

@@ -1,6 +1,8 @@
 package scheduler_test
 
 import (
+	"errors"
+	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -142,4 +144,40 @@ func TestMerge_WhatWaitedInTheIntakeIsTheOlder(t *testing.T) {
 			})
 		})
 	}
+}
+
+// What a refusal says helps does help, whatever became of the message that has the name.
+func TestAccept_SaysWhatHelpsAgainstATakenName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 1, nil)
+		push := func(id, body string, merge message.Merge, ttl time.Duration) scheduler.Accepted {
+			return r.S.AcceptAll(t.Context(), []*scheduler.Push{{ID: id, Topic: "a", Delay: time.Minute, Body: []byte(body),
+				Merge: merge, TTL: ttl}})[0]
+		}
+		for _, id := range []string{"waits", "canceled", "delivered"} {
+			push(id, "1", message.MergeReject, 0)
+		}
+		if _, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "canceled"}); err != nil {
+			t.Fatal(err)
+		}
+		for _, id := range []string{"waits", "canceled", "delivered"} {
+			if id == "delivered" {
+				stop := r.Lead(r.S, 1)
+				time.Sleep(2 * time.Minute)
+				_ = stop(rig.ErrStop)
+			}
+			got := push(id, "2", message.MergeReject, 0)
+			if !errors.Is(got.Err, scheduler.ErrDuplicateID) ||
+				!strings.Contains(got.Err.Error(), "what helps is another id") ||
+				!strings.Contains(got.Err.Error(), "on_duplicate replace") {
+				t.Errorf("%s: %v", id, got.Err)
+			}
+			if got := push(id, "2", message.MergeReplace, 0); got.Err != nil || got.State != message.StateWaiting {
+				t.Errorf("%s, with on_duplicate replace: %+v", id, got)
+			}
+			if got := push(id+"-2", "2", message.MergeReject, 0); got.Err != nil {
+				t.Errorf("%s, under another id: %v", id, got.Err)
+			}
+		}
+	})
 }

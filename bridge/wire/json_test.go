@@ -262,7 +262,7 @@ func TestAppendResults_IsJSONInTheFormOfTheContract(t *testing.T) {
 	if err := json.Unmarshal(text, &got); err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	_ = json.Unmarshal([]byte(`{"results":[
+	_ = json.Unmarshal([]byte(`{"failed":1,"results":[
 		{"id":"a \"b\" é\u0001","uid":"t-1","due":"2030-01-31T08:00:00.001Z","state":"waiting","version":1,
 			"durable":"redis"},
 		{"error":"duplicate_id","detail":"taken","uid":"t-2"},

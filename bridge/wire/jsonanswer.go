@@ -224,9 +224,17 @@ type Result struct {
 	Problem *Problem
 }
 
-// AppendResults appends {"results":[...]} with an answer or a problem for each push, in order.
+// AppendResults appends {"failed":n,"results":[...]} with an answer or a problem for each push, in order, and how many
+// are problems.
 func AppendResults(b []byte, results []Result) []byte {
-	return append(appendList(append(b, `{"results":`...), results, func(b []byte, r *Result) []byte {
+	failed := int64(0)
+	for i := range results {
+		if results[i].Problem != nil {
+			failed++
+		}
+	}
+	b = strconv.AppendInt(append(b, `{"failed":`...), failed, 10)
+	return append(appendList(append(b, `,"results":`...), results, func(b []byte, r *Result) []byte {
 		if r.Problem != nil {
 			return AppendProblem(b, r.Problem)
 		}

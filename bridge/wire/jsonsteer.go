@@ -186,10 +186,10 @@ func ParseShift(s string) (time.Duration, error) {
 }
 
 // ParseIfMatch reads the version of an If-Match header: 3, "3" with its quotes, or * for any version, which is 0. An
-// absent header means any version too.
+// empty one is refused: its sender meant to name a version.
 func ParseIfMatch(s string) (uint64, error) {
 	text := strings.Trim(s, " \t")
-	if text == "" || text == "*" {
+	if text == "*" {
 		return 0, nil
 	}
 	if len(text) > 1 && text[0] == '"' && text[len(text)-1] == '"' {

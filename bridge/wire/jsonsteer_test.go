@@ -89,13 +89,13 @@ func TestDecodeEdit_RefusesByFieldAndWord(t *testing.T) {
 
 func TestParseIfMatch_TakesAVersionOrAny(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]uint64{"": 0, "*": 0, "3": 3, `"3"`: 3, " 12 ": 12,
+	for text, want := range map[string]uint64{"*": 0, "3": 3, `"3"`: 3, " 12 ": 12,
 		"18446744073709551615": 1<<64 - 1} {
 		if got, err := wire.ParseIfMatch(text); err != nil || got != want {
 			t.Errorf("%s: got %d, %v", text, got, err)
 		}
 	}
-	for _, text := range []string{"0", `"0"`, "-1", "+1", "1.0", `"3`, `""`, `W/"3"`, `"1", "2"`, "x",
+	for _, text := range []string{"", " ", "0", `"0"`, "-1", "+1", "1.0", `"3`, `""`, `W/"3"`, `"1", "2"`, "x",
 		"18446744073709551616"} {
 		_, err := wire.ParseIfMatch(text)
 		t.Run(text, func(t *testing.T) { wantRefusal(t, err, wire.WordIfMatch, "If-Match") })

@@ -657,6 +657,15 @@ func TestVersion_NamesTheBuild(t *testing.T) {
 	}
 }
 
+// A word that is no command is what is wrong, whatever flags follow it.
+func TestRoot_NamesTheUnknownCommandBeforeItsFlags(t *testing.T) {
+	t.Parallel()
+	tarry(t, "", nil, "pussh", "orders", "--delay", "5m").want(t, exitUsage,
+		`unknown command "pussh" (did you mean push?)`)
+	tarry(t, "", nil, "dead", "lits", "--topic", "a").want(t, exitUsage, `unknown command "lits" (did you mean list?)`)
+	tarry(t, "", nil, "push", "orders", "--dely", "5m").want(t, exitUsage, "(did you mean --delay?)")
+}
+
 func TestServeAndDev_TellRefusedSettingsFromWhatFailed(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"serve", "dev"} {

@@ -57,7 +57,14 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 	root.SetIn(o.in)
 	root.SetOut(o.out)
 	root.SetErr(o.err)
-	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return config.FlagError(cmd.Flags(), err) })
+	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		if given := cmd.Flags().Args(); cmd.HasSubCommands() && len(given) > 0 { // no flag can be known of such a command
+			if unknown := knownCommand(cmd, given); unknown != nil {
+				return unknown
+			}
+		}
+		return config.FlagError(cmd.Flags(), err)
+	})
 	root.AddCommand(newDev(o), newServe(o), newMigrate(o), newRebucket(o), newPush(o), newGet(o), newWhy(o), newList(o),
 		newCancel(o), newReschedule(o), newRun(o), newHistory(o), newForecast(o), newRestore(o), newVerify(o),
 		newRedeliver(o), newPull(o), newDead(o), newRejected(o), newTopics(o), newCluster(o), newResign(o), newHealth(o),
