@@ -114,6 +114,28 @@ func TestAccept_DebounceByAStampThatIsSlowIsNotDueEarly(t *testing.T) {
 	})
 }
 
+// A push that is read as soon as it is stored is the later one, however slow the clock is that stamped it.
+func TestMerge_WhatIsReadAtOnceIsTheLater(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 1, nil)
+		pay := func(body string) scheduler.Push {
+			return scheduler.Push{ID: "reminder", Topic: "pay", Merge: message.MergeReplace, Body: []byte(body),
+				Delay: time.Minute}
+		}
+		r.Push(pay("pay 100"))
+		time.Sleep(time.Second)
+		uid, err := message.IntakeUID(7, r.Clock.Now().Add(-5*time.Second), "reminder", "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		later := pay("pay 50")
+		later.UID, later.Stored, later.Since, later.Aged = uid, 7, 1, true
+		if i := r.Info(r.Push(later).UID); string(i.Body) != "pay 50" {
+			t.Errorf("it says %q", i.Body)
+		}
+	})
+}
+
 // The intake is read after a push by another door went into the message: the older push changes nothing, whether NATS
 // shows its clock or, as before 2.10 and after a step of it, does not.
 func TestMerge_WhatWaitedInTheIntakeIsTheOlder(t *testing.T) {
@@ -136,7 +158,7 @@ func TestMerge_WhatWaitedInTheIntakeIsTheOlder(t *testing.T) {
 				first := pay("pay 100")
 				first.UID, first.Stored, first.Since = uid, 7, 1
 				if known {
-					first.Age = r.Clock.Now().Sub(stored)
+					first.Age, first.Aged = r.Clock.Now().Sub(stored), true
 				}
 				if i := r.Info(r.Push(first).UID); string(i.Body) != "pay 50" {
 					t.Errorf("it says %q", i.Body)

@@ -35,8 +35,9 @@ type Push struct {
 	MaxWait, Lease time.Duration
 	At             message.Milli
 	Delay          time.Duration
-	// Age is how long ago the intake stored the push, by the intake's own clock.
-	Age time.Duration
+	// Age is how long ago the intake stored the push, by the intake's own clock, if Aged says that this is known.
+	Age  time.Duration
+	Aged bool
 	// Stored is the sequence in the intake stream, or 0 for a push that did not come through it.
 	Stored uint64
 	// Since is the stream's time from which sequences tell the order of its pushes; see message.Message.
@@ -133,7 +134,7 @@ func (p *Push) message(now time.Time) *message.Message {
 	}
 	if p.Merge != message.MergeReject && p.Stored > 0 {
 		m.Since, m.StoredAt = p.Since, message.Milli(now.Add(-p.Age).UnixMilli())
-		if p.Age == 0 { // unknown: the uid's time is off by a step of NATS's clock, now by all that it waited
+		if !p.Aged { // the uid's time is off by a step of NATS's clock, now by all that it waited
 			m.StoredAt = min(m.StoredAt, message.CeilMilli(p.UID.Time()))
 		}
 	}

@@ -152,7 +152,7 @@ func Settled(uid string, r *scheduler.Settled) (wire.Settled, *wire.Problem) {
 	if r.Unjournaled {
 		return wire.Settled{}, &wire.Problem{Status: http.StatusGatewayTimeout, Word: WordNotJournaled, UID: uid,
 			State: i.State.String(), Version: i.Version,
-			Detail: "it is settled, and the journal does not have that yet; to wait for it, send the same again"}
+			Detail: "it is settled, and the journal does not have that yet; once it does, the same again is answered with 200"}
 	}
 	a := wire.Settled{UID: uid, State: i.State.String(), Version: i.Version,
 		Duplicate: r.Code == scheduler.SettleAgain, LeaseUntil: wire.FormatTime(int64(r.Until))}

@@ -108,12 +108,14 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.
 	ctx, stop := s.unhurried(w, r)
 	defer stop(nil)
 	var revoked atomic.Pointer[error]
-	defer s.guard.watch(func() {
+	changed := func() {
 		if err := s.stillPulls(r, poll.Topic); err != nil {
 			revoked.Store(&err)
 			stop(scheduler.ErrStopping)
 		}
-	})()
+	}
+	defer s.guard.watch(changed)()
+	changed() // while the body came
 	found, err := s.cfg.Service.Pull(ctx, poll)
 	control := http.NewResponseController(w)
 	_ = control.SetWriteDeadline(time.Now().Add(s.cfg.Timeout))

@@ -303,7 +303,11 @@ func TestIntake_KeepsARejectWhicheverWayItCame(t *testing.T) {
 				return err
 			})
 			if len(recorded) != 1 {
-				t.Errorf("%d rejects are recorded", len(recorded))
+				t.Fatalf("%d rejects are recorded", len(recorded))
+			}
+			// What stood aside must not wait for a bucket that is away.
+			if r := <-recorded; bucket == lost && r.UID.Bucket(fakeBuckets) != lost {
+				t.Errorf("it is recorded in bucket %d, and that of its key is %d", r.UID.Bucket(fakeBuckets), lost)
 			}
 		})
 	}

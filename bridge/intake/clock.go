@@ -62,22 +62,22 @@ const (
 
 // Age returns how long ago a push was stored, when the server's clock reads now. The result may be too short, so that a
 // delay ends late, but never too long: the server's clock may have been set, or the stream may have moved to a server
-// with another clock. A push stored before that has the age 0. A push stored since the last sample cannot be older than
-// that sample.
-func (c *ClockSampler) Age(p link.Place, now time.Time) time.Duration {
-	age := max(now.Sub(p.At), 0)
+// with another clock. The age of a push stored before that is 0, and not known. A push stored since the last sample
+// cannot be older than that sample.
+func (c *ClockSampler) Age(p link.Place, now time.Time) (age time.Duration, known bool) {
+	age = max(now.Sub(p.At), 0)
 	if c == nil {
-		return age
+		return age, true
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	switch {
 	case p.Sequence <= c.doubt:
-		return 0
+		return 0, false
 	case c.last.taken && p.Sequence > c.last.sequence:
-		return min(age, c.cfg.Clock.Mono()-c.last.sent)
+		return min(age, c.cfg.Clock.Mono()-c.last.sent), true
 	}
-	return age
+	return age, true
 }
 
 // Since returns the time, by the stream's clock, from which sequences tell the order of pushes relative to the push at

@@ -145,6 +145,8 @@ type arrival struct {
 	place link.Place
 	size  int   // of the room that it holds
 	err   error // why it is refused, or not accepted now
+	// uid is that of the push, if it could be read.
+	uid message.UID
 }
 
 // accept hands a push to the scheduler, unless aside takes it.
@@ -208,7 +210,7 @@ func (in *Intake) push(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 	now, ok := in.cfg.Clock.Of(ClockSource)
 	switch {
 	case ok:
-		p.Age = in.cfg.Stamps.Age(place, now)
+		p.Age, p.Aged = in.cfg.Stamps.Age(place, now)
 	case !p.HasAt && in.cfg.Clock.Knew(ClockSource): // by another clock the delay might end early
 		return nil, errNoClock
 	}

@@ -65,8 +65,10 @@ func (in *Intake) record(ctx context.Context, r *arrival) (err error) {
 	if id := r.msg.Header.Get(wire.HeaderID); wire.CheckID(id) == nil {
 		p.ID = id
 	}
-	if p.UID, err = r.place.UID(p.ID, ""); err != nil {
-		return fmt.Errorf("record a reject: %w", err)
+	if p.UID = r.uid; p.UID == "" {
+		if p.UID, err = r.place.UID(p.ID, ""); err != nil {
+			return fmt.Errorf("record a reject: %w", err)
+		}
 	}
 	_, p.Reason = rejects.Reason(r.err)
 	return in.cfg.Reject(ctx, p)

@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -36,9 +35,7 @@ type target struct {
 	signers []*standardwebhooks.Webhook
 	slots   *semaphore.Weighted // requests
 
-	running int          // topics that have a place; of places
-	queue   []string     // topics that wait for one; of places
-	queued  atomic.Int64 // how many these are
+	line *line // of its topics
 
 	mu      sync.Mutex
 	failing bool // as noted last

@@ -1,54 +1,68 @@
 package webhook
 
-// places says which topics are consumed: of each target as many as it has places, and the others in turn.
+import "sync/atomic"
+
+// places says which topics are consumed. A target may take what places are free, but for as many as it has already: so
+// one alone gets half of them, and the next one always finds some. (Dynamic thresholds, Choudhury and Hahne, 1998.)
 type places struct {
-	of     func(topic string) *target
-	share  func() int // the places of a target
-	run    func(topic string)
-	topics map[string]*place
+	of          func(topic string) *target
+	run         func(topic string)
+	most, least int
+	taken       int
+	topics      map[string]*line // of those that are consumed, or wait for their turn
 }
 
-// place is a topic that is consumed, or waits for its turn.
-type place struct {
-	target *target
-	runs   bool
-	again  bool // it was heard of meanwhile
+// line are the topics of a target, through all changes of its settings.
+type line struct {
+	runs   map[string]bool // whether it was heard of meanwhile
+	queue  []string        // topics that wait for a place
+	queued atomic.Int64    // how many these are
 }
+
+func (p *places) free(l *line) bool { return len(l.runs) < max(p.most-p.taken, p.least) }
 
 // begin has a topic consumed, now or in its turn.
 func (p *places) begin(topic string) {
-	if known := p.topics[topic]; known != nil {
-		known.again = known.runs
+	if l := p.topics[topic]; l != nil {
+		if _, runs := l.runs[topic]; runs {
+			l.runs[topic] = true
+		}
 		return
 	}
 	t := p.of(topic)
-	switch {
-	case t == nil:
-	case t.running < p.share():
-		t.running++
-		p.topics[topic] = &place{target: t, runs: true}
+	if t == nil {
+		return
+	}
+	switch l := t.line; {
+	case p.free(l):
+		if l.runs == nil {
+			l.runs = map[string]bool{}
+		}
+		p.topics[topic], l.runs[topic] = l, false
+		p.taken++
 		p.run(topic)
-	case len(t.queue) < queuedMost:
-		p.topics[topic] = &place{target: t}
-		t.queue = append(t.queue, topic)
-		t.queued.Add(1)
+	case len(l.queue) < queuedMost:
+		p.topics[topic] = l
+		l.queue = append(l.queue, topic)
+		l.queued.Add(1)
 	}
 }
 
 // end frees the place of a topic for the next ones.
 func (p *places) end(topic string) {
-	was := p.topics[topic]
+	l := p.topics[topic]
+	again := l.runs[topic]
 	delete(p.topics, topic)
-	t := was.target
-	t.running--
-	for len(t.queue) > 0 && t.running < p.share() {
-		next := t.queue[0]
-		t.queue = t.queue[1:]
-		t.queued.Add(-1)
+	delete(l.runs, topic)
+	p.taken--
+	for len(l.queue) > 0 && p.free(l) {
+		next := l.queue[0]
+		l.queue = l.queue[1:]
+		l.queued.Add(-1)
 		delete(p.topics, next)
-		p.begin(next) // by the target that it has by now
+		p.begin(next) // its pattern may be another by now
 	}
-	if was.again {
+	if again {
 		p.begin(topic)
 	}
 }

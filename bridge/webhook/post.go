@@ -198,9 +198,11 @@ func reserved(name string) bool {
 // speaks reports whether receivers take a header for rights, or for the word of a proxy before them on the caller or
 // the request. Such words of a producer go to the target only where its topic allows them.
 func speaks(name string) bool {
-	return strings.HasPrefix(name, "x-forwarded") || strings.HasPrefix(name, "x-original-") || slices.Contains([]string{
+	begins := func(prefix string) bool { return strings.HasPrefix(name, prefix) }
+	return slices.ContainsFunc([]string{"ssl-client-", "x-amzn-", "x-appengine-", "x-auth-", "x-authenticated-",
+		"x-envoy-", "x-forwarded", "x-goog-", "x-ms-client-", "x-original-", "x-ssl-"}, begins) || slices.Contains([]string{
 		"authorization", "cf-connecting-ip", "client-ip", "cookie", "cookie2", "fastly-client-ip", "forwarded", "proxy",
-		"remote-user", "true-client-ip", "user-agent", "via", "x-client-ip", "x-cluster-client-ip", "x-host",
+		"remote-user", "true-client-ip", "user-agent", "via", "x-api-key", "x-client-ip", "x-cluster-client-ip", "x-host",
 		"x-http-method", "x-http-method-override", "x-method-override", "x-real-ip", "x-remote-user",
-		"x-rewrite-url"}, name)
+		"x-rewrite-url", "x-user", "x-webauth-user"}, name)
 }

@@ -63,7 +63,7 @@ const (
 	soon      = 10 * time.Second
 	lookEvery = 5 * time.Second
 	// heardMost bounds what was heard and not yet looked at; the rest waits for the next list. placesMost bounds the
-	// topics that have a goroutine. The targets share it, so that none can hold up another; each has placesLeast.
+	// topics that have a goroutine, and placesLeast is what each target may have in any case.
 	heardMost   = 4096
 	placesMost  = 10_000
 	placesLeast = 100
@@ -103,6 +103,9 @@ func (s *Service) Use(all []Target) error {
 		if err != nil {
 			return fmt.Errorf("webhook of %s: %w", one.Pattern, err)
 		}
+		if t.line = new(line); before[one.Pattern] != nil {
+			t.line = before[one.Pattern].line
+		}
 		next[one.Pattern] = t
 	}
 	s.targets.Store(&next)
@@ -140,8 +143,7 @@ func (s *Service) Run(ctx context.Context) error {
 	posting, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	ended := make(chan string)
-	p := places{of: s.of, share: func() int { return max(placesMost/max(len(*s.targets.Load()), 1), placesLeast) },
-		topics: map[string]*place{}}
+	p := places{of: s.of, most: placesMost, least: placesLeast, topics: map[string]*line{}}
 	p.run = func(topic string) {
 		s.work.Go(func() {
 			s.consume(ctx, posting, topic)
@@ -224,7 +226,7 @@ func (s *Service) consume(ctx, posting context.Context, topic string) {
 			s.cfg.Log.Debug().Err(err).Str("topic", topic).Msg("a webhook could not pull")
 			_ = scheduler.Sleep(ctx, pullRest)
 		}
-		if t.queued.Load() > 0 { // others wait for its place, and it for another
+		if t.line.queued.Load() > 0 { // others wait for its place, and it for another
 			s.Heard(topic, 0)
 			return
 		}

@@ -382,7 +382,8 @@ func TestRun_PostsNoWordOfAProducerAsOfSomebodyElse(t *testing.T) {
 	var headers []message.Header
 	for _, name := range []string{"Tarry_Subject", "tarry_key", "TARRY-ID", "Tarry-Else", "Webhook_Id", "Authorization",
 		"cookie", "X_Forwarded_For", "X-Forwarded-Host", "Forwarded", "X-Http-Method-Override", "User-Agent", "Proxy",
-		"Connection", "Remote_User", "X-Own", "X-Real-Ip", "Tarry-Reason", "Content-Type"} {
+		"Connection", "Remote_User", "X-Auth-Request-User", "SSL_CLIENT_VERIFY", "X-Api-Key",
+		"X-Own", "X-Real-Ip", "Tarry-Reason", "Content-Type"} {
 		headers = append(headers, message.Header{Name: name, Value: "forged"})
 	}
 	r.source.mu.Lock()
