@@ -179,7 +179,7 @@ func TestAnswers_SayWhenTheStoreCannot(t *testing.T) {
 		get := call(t, d, "GET", "/v1/messages/a", "").want(t, c.status, c.word)
 		cancel := call(t, d, "DELETE", "/v1/messages/a", "").want(t, c.status, c.word)
 		batch := call(t, d, "POST", "/v1/messages/batch", `{"messages":[`+hourly("")+`]}`).want(t, 200, "")
-		if !strings.Contains(batch.raw, `{"results":[{"error":"`+c.word+`"`) {
+		if !strings.Contains(batch.raw, `{"failed":1,"results":[{"error":"`+c.word+`"`) {
 			t.Errorf("got %s", batch.raw)
 		}
 		for _, a := range []reply{push, get, cancel} {
