@@ -1,6 +1,9 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -8,7 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/deploy/bench/internal/load"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/measure"
 	"github.com/tarry-mq/tarry/deploy/bench/internal/report"
+	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
 )
 
 func TestOptionsThatDoNotGoTogetherAreRefusedByName(t *testing.T) {
@@ -73,6 +79,33 @@ func TestWithoutAProgramBeforeThePlainPathIsSkippedByName(t *testing.T) {
 	if got := run(t.Context(), []string{"-tarry", os.Args[0], "-only", "plain"}, &out, &log); got != exitDone ||
 		strings.Count(out.String(), "skipped: no -before given") != 3 {
 		t.Fatalf("it exits with %d and prints\n%s%s", got, out.String(), log.String())
+	}
+}
+
+func TestOnlyAQuickRunTriesAgainWhileServersStarve(t *testing.T) {
+	t.Parallel()
+	starved, wrong := fmt.Errorf("push: %w", load.ErrStarved), errors.New("a message was lost")
+	for name, c := range map[string]struct {
+		quick bool
+		ends  []error
+		runs  int
+		valid bool
+	}{
+		"quick":            {true, []error{starved, starved, nil}, 3, true},
+		"quick, to no end": {true, []error{starved, starved, starved, nil}, 3, false},
+		"quick and wrong":  {true, []error{wrong, nil}, 1, false},
+		"whole":            {false, []error{starved, nil}, 1, false},
+	} {
+		runs := 0
+		r := recorder{book: &report.Book{Quick: c.quick}, log: io.Discard}
+		err := r.one(t.Context(), job{"push-1", measure.System{Name: "tarry",
+			Run: func(context.Context, *stage.Scope) (measure.Outcome, error) {
+				runs++
+				return measure.Outcome{}, c.ends[runs-1]
+			}}, 1})
+		if err != nil || runs != c.runs || len(r.book.Samples) != 1 || (len(r.book.Faults()) == 0) != c.valid {
+			t.Errorf("%s: it ran %d times, %v, with the faults %q", name, runs, err, r.book.Faults())
+		}
 	}
 }
 

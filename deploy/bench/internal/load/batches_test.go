@@ -59,6 +59,31 @@ func TestBatchesFailWhenAMessageIsNotAcceptedAsNew(t *testing.T) {
 	}
 }
 
+func TestBatchesTellStarvedServersFromOtherRefusals(t *testing.T) {
+	t.Parallel()
+	for outcome, want := range map[string]bool{
+		`{"error":"unavailable","detail":"the journal has not answered for 1.189s"}`: true,
+		`{"error":"outcome_unknown"}`: true, `{"error":"busy"}`: false,
+		`{"id":"a","uid":"a","duplicate":true}`: false, `{}`: false, `{"error":"unavailable"},{"error":"invalid"}`: false,
+	} {
+		var got atomic.Int64
+		if _, err := answering(t, outcome, &got).Send(t.Context(), 10, time.Minute); errors.Is(err, ErrStarved) != want ||
+			strings.Contains(outcome, "1.189s") && !strings.Contains(err.Error(), "1.189s") {
+			t.Errorf("%s: the error is %v", outcome, err)
+		}
+	}
+	for status, want := range map[int]bool{503: true, 504: true, 500: false, 429: false} {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(status)
+		}))
+		b := Batches{URL: server.URL, Size: 7, Connections: 2, Item: func(to []byte, _ int) []byte { return to }}
+		if _, err := b.Send(t.Context(), 10, time.Minute); err == nil || errors.Is(err, ErrStarved) != want {
+			t.Errorf("%d: the error is %v", status, err)
+		}
+		server.Close()
+	}
+}
+
 func TestBatchesFailUnlessAsManyMergeAsShould(t *testing.T) {
 	t.Parallel()
 	for _, off := range []int{-1, 0, 1} {
