@@ -58,12 +58,17 @@ func mayPull(r *http.Request, topic string) error {
 
 // stillPulls refuses a poll that began under tokens that have changed.
 func (s *Server) stillPulls(r *http.Request, topic string) error {
-	switch t := visitOf(r).token; {
-	case t == nil && !s.guard.shut.Load():
+	t := visitOf(r).token
+	if t == nil && !s.guard.shut.Load() {
 		return nil
-	case t == nil || s.guard.find(&t.Hash) == nil:
+	}
+	if t != nil {
+		t = s.guard.find(&t.Hash)
+	}
+	switch {
+	case t == nil:
 		return refusal(http.StatusUnauthorized, WordUnauthorized, "the token that began this poll is not valid any more")
-	case !s.guard.find(&t.Hash).pulls(topic):
+	case !t.pulls(topic):
 		return lacks("pull", " on this topic")
 	}
 	return nil

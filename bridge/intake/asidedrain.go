@@ -196,7 +196,7 @@ func (a *aside) accept(ctx context.Context, batch []standing) error {
 			continue
 		}
 		open++
-		s.arrival.uid = p.UID // its reject is recorded in this bucket, since others may be away
+		s.arrival.uid = p.UID
 		in.cfg.Accept.Accept(p, func(got scheduler.Accepted) { answers <- answered{s.arrival, got} })
 	}
 	for ; open > 0; open-- {

@@ -89,7 +89,8 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 			MaxBytes:    cfg.MaxBytes,
 			RejectBytes: cfg.RejectBytes, RejectsPerSubject: cfg.RejectsPerSubject,
 			SizeLimit: cfg.SizeLimit, Topics: &scheduler.Topics{}, Reject: cfg.Reject},
-		Contents: NewContents(cfg.To, cfg.Namespace), log: cfg.Log,
+		Contents: NewContents(cfg.To, cfg.Namespace), log: cfg.Log, said: rejectLog{log: cfg.Log},
+		metrics: newIntakeMetrics(nil),
 	}
 	target.rejects, err = rejects.NewWriter(rejects.WriterConfig{Conn: cfg.To, Namespace: cfg.Namespace,
 		Prefix: cfg.Prefix,
@@ -108,11 +109,7 @@ func Carry(ctx context.Context, cfg CarryConfig) (done Carried, err error) {
 		if err != nil {
 			done.Rejects++
 			r := arrival{msg: msg, place: place, err: err}
-			if err := target.record(ctx, &r); err != nil {
-				return err
-			}
-			_, err = target.rejects.Put(ctx, msg, place, r.err)
-			return err
+			return target.keep(ctx, &r)
 		}
 		if known, err := cfg.Known(ctx, p.UID); err != nil {
 			return err

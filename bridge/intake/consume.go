@@ -145,13 +145,16 @@ type arrival struct {
 	place link.Place
 	size  int   // of the room that it holds
 	err   error // why it is refused, or not accepted now
-	// uid is that of the push, if it could be read.
+	// uid is that of the push, if it could be read: its reject is recorded in this bucket, since others may be away.
 	uid message.UID
 }
 
 // accept hands a push to the scheduler, unless aside takes it.
 func (in *Intake) accept(c arrival, aside func(*scheduler.Push, arrival) bool) {
 	p, err := in.push(c.msg, c.place)
+	if err == nil {
+		c.uid = p.UID
+	}
 	switch {
 	case errors.Is(err, errNoClock):
 		in.later(c, err)

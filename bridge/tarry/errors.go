@@ -51,7 +51,7 @@ var (
 	// a change or a replacement changed nothing.
 	ErrMaybeDelivered = &Error{Word: "maybe_delivered", Detail: "the message may have been delivered"}
 	// ErrNotJournaled: a message that was pulled is settled, and the journal, for which answers wait, does not have that
-	// yet. To wait for it, settle it so again.
+	// yet. The same again, a while later, says whether it has.
 	ErrNotJournaled = &Error{Word: "not_journaled", Detail: "it is settled, and the journal does not have that yet"}
 	// ErrDuplicateID: the id belongs to a message with other content, which is topic, data, headers, options, and the
 	// delay or time as given. Use another id, [OnDuplicate], or [Client.Reschedule].

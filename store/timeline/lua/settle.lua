@@ -90,13 +90,15 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
     if serial(packed) then step_out(packed, uid, false) end
     return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
   end
-  local met, why = {}, cause(KIND_GAVE_WAY, 'replaced', consumer)
-  if nexts and comeback(uid, packed, uncertain(mark), was, ARGV[2], met, why) then
-    if serial(packed) then step_out(packed, uid, false) end
-    change(uid, from, attempt, refusals, met[2])
-    return met[2], ''
+  if nexts then
+    local met, why = {}, cause(KIND_GAVE_WAY, 'replaced', consumer)
+    if comeback(uid, packed, uncertain(mark), was, ARGV[2], met, why) then
+      if serial(packed) then step_out(packed, uid, false) end
+      change(uid, from, attempt, refusals, met[2])
+      return met[2], ''
+    end
+    if met[1] then push(log, met[1], met[2]) end -- the other has ended
   end
-  push(log, unpack(met))
   if not counts then
     mark = was
     if serial(packed) then step_out(packed, uid, false) end
