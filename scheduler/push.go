@@ -3,6 +3,7 @@ package scheduler
 import (
 	"crypto/sha256"
 	"encoding/binary"
+	"strings"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -82,7 +83,30 @@ type Accepted struct {
 	Err error
 }
 
-// digest hashes topic, body, user headers (except a consumer's reason) and options as sent. It hashes the number of
+// aboutSending reports whether a header says something of one sending of a push and nothing of its content: a consumer
+// that sends a message back twice may word its reason differently, and each sending may belong to another trace. The
+// names are those of OpenTelemetry's propagators: W3C's, B3, Jaeger's and AWS X-Ray's.
+func aboutSending(header string) bool {
+	switch header {
+	case ReasonHeader:
+		return true
+	case "":
+		return false
+	}
+	switch header[0] | ' ' { // most headers are none of these
+	case 't', 'b', 'x', 'u':
+	default:
+		return false
+	}
+	switch strings.ToLower(header) {
+	case "traceparent", "tracestate", "baggage", "b3", "x-b3-traceid", "x-b3-spanid", "x-b3-parentspanid",
+		"x-b3-sampled", "x-b3-flags", "uber-trace-id", "x-amzn-trace-id":
+		return true
+	}
+	return false
+}
+
+// digest hashes topic, body, user headers (except those about a sending) and options as sent. It hashes the number of
 // headers first and the length of every part before the part, so that two different pushes never hash the same input.
 func (p *Push) digest() message.Digest {
 	h := sha256.New()
@@ -95,10 +119,9 @@ func (p *Push) digest() message.Digest {
 		number(len(s))
 		h.Write([]byte(s))
 	}
-	// A consumer that sends a message back twice may word its reason differently.
 	kept := 0
 	for i := range p.Headers {
-		if p.Headers[i].Name != ReasonHeader {
+		if !aboutSending(p.Headers[i].Name) {
 			kept++
 		}
 	}
@@ -106,7 +129,7 @@ func (p *Push) digest() message.Digest {
 	part(p.Options)
 	number(kept)
 	for i := range p.Headers {
-		if p.Headers[i].Name != ReasonHeader {
+		if !aboutSending(p.Headers[i].Name) {
 			part(p.Headers[i].Name)
 			part(p.Headers[i].Value)
 		}

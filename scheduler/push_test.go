@@ -32,6 +32,32 @@ func TestPush_HeadersAndBodyAreDistinguished(t *testing.T) {
 	})
 }
 
+// A producer's repeat of a push belongs to another trace, and is the same push.
+func TestPush_HeadersAboutItsSendingAreNotItsContent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 1, nil)
+		push := func(name, value string) scheduler.Accepted {
+			p := scheduler.Push{Topic: "orders", ID: "a", Delay: time.Hour, Headers: []message.Header{{Name: "X", Value: "1"}}}
+			if name != "" {
+				p.Headers = append(p.Headers, message.Header{Name: name, Value: value})
+			}
+			return r.S.AcceptAll(t.Context(), []*scheduler.Push{&p})[0]
+		}
+		push("traceparent", "00-1")
+		for _, name := range []string{"", "traceparent", "Traceparent", "tracestate", "baggage", "b3", "X-B3-TraceId",
+			"x-b3-sampled", "uber-trace-id", "X-Amzn-Trace-Id"} {
+			if again := push(name, "00-2"); !again.Duplicate || again.Err != nil {
+				t.Errorf("again with %q: %+v", name, again)
+			}
+		}
+		for _, name := range []string{"x-b3", "trace", "Content-Type", "X", "b", "user"} {
+			if other := push(name, "00-2"); !errors.Is(other.Err, scheduler.ErrDuplicateID) {
+				t.Errorf("with %q: %+v", name, other)
+			}
+		}
+	})
+}
+
 func TestDead_KeepsTheScheduleThatItWasPushedWith(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &rig.Recorded{}

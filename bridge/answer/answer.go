@@ -123,8 +123,11 @@ func Info(i *message.Info) wire.Info {
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 		Intake: intake(i.IntakeUnknown),
 	}
-	if i.Pull {
-		w.Deliver = wire.PullWord
+	if i.Pull { // the mark counts its tries; NATS refused none
+		w.Deliver, w.Refusals = wire.PullWord, 0
+		if w.Attempt += i.Mark.Refusals; i.State.Ended() {
+			w.Attempt = 0 // the mark has ended too
+		}
 	}
 	if i.Held != nil {
 		w.Consumer, w.LeasedAt = i.Held.Consumer, wire.FormatTime(int64(i.Held.Since))

@@ -275,6 +275,25 @@ func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 	}
 }
 
+func TestInfo_CountsATryOnceWhoeverDelivers(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		pull              bool
+		state             message.State
+		attempt, refusals uint32
+	}{
+		{true, message.StateWaiting, 4, 0}, {true, message.StateInFlight, 4, 0},
+		{true, message.StateDead, 0, 0}, {true, message.StateDelivered, 0, 0},
+		{false, message.StateWaiting, 2, 2}, {false, message.StateDead, 2, 2},
+	} {
+		i := message.Info{State: c.state, Message: message.Message{UID: uid, Topic: "a", Attempt: 2, Pull: c.pull,
+			Mark: message.Mark{Refusals: 2}}}
+		if w := answer.Info(&i); w.Attempt != c.attempt || w.Refusals != c.refusals {
+			t.Errorf("%+v: attempt %d, refusals %d", c, w.Attempt, w.Refusals)
+		}
+	}
+}
+
 func TestInfo_KeepsTheBodyWhole(t *testing.T) {
 	t.Parallel()
 	i := message.Info{Message: message.Message{UID: uid, Topic: "a", Body: []byte("text"), TTL: time.Minute,

@@ -7,9 +7,35 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
+
+// FuzzNames holds that what a push may name every request can name: its path has a route.
+func FuzzNames(f *testing.F) {
+	for _, name := range []string{"a", "/", ".", "..", "//", "a/", "/a", "a/../b", "./a", "a/run", "%2F", "*", ">", "a.b",
+		"é", "cancel", "batch", "{id}", "a b", "?", "#", ";", "run", "..a", "/..", "../.."} {
+		f.Add(name)
+	}
+	d := open(f)
+	f.Fuzz(func(t *testing.T, name string) {
+		path := url.PathEscape(name)
+		if wire.CheckID(name) == nil {
+			for method, target := range map[string]string{"GET": "", "PATCH": "", "POST": "/run", "DELETE": ""} {
+				a := call(t, d, method, "/v1/messages/"+path+target, "{}")
+				if word := a.json["error"]; word != "unknown_id" && word != "missing_change" {
+					t.Errorf("%s of the id %q: %d %s", method, name, a.status, a.raw)
+				}
+			}
+		}
+		if wire.CheckSubject(name) == nil {
+			if a := call(t, d, "POST", "/v1/topics/"+path+"/pull", "{}"); a.status != 200 {
+				t.Errorf("a pull of the topic %q: %d %s", name, a.status, a.raw)
+			}
+		}
+	})
+}
 
 // FuzzPostMessages holds that no body at all makes the server panic or answer 500, and that a refused one changes
 // nothing.

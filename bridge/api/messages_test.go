@@ -168,15 +168,11 @@ func TestGet_OfANameInSeveralKeysAsksForTheKey(t *testing.T) {
 func TestIDs_OfEveryFormCanStandInAPath(t *testing.T) {
 	t.Parallel()
 	d := open(t)
-	for _, id := range []string{".", "..", "a/b", "a//b", "/a", "%", "a%2Fb", "?", "#", "a b", "日本",
+	for _, id := range []string{"a/b", "a//b", "/a", "%", "a%2Fb", "?", "#", "a b", "日本",
 		strings.Repeat("x", 128)} {
 		quoted := strings.NewReplacer("\\", "\\\\", `"`, `\"`).Replace(id)
 		uid := call(t, d, "POST", "/v1/messages", hourly(`,"id":"`+quoted+`"`)).want(t, 201, "").json["uid"]
-		path := url.PathEscape(id)
-		if strings.Trim(id, ".") == "" {
-			path = strings.ReplaceAll(id, ".", "%2E")
-		}
-		if a := call(t, d, "GET", "/v1/messages/"+path, "").want(t, 200, ""); a.json["uid"] != uid ||
+		if a := call(t, d, "GET", "/v1/messages/"+url.PathEscape(id), "").want(t, 200, ""); a.json["uid"] != uid ||
 			a.json["id"] != id {
 			t.Errorf("%q: got %s", id, a.raw)
 		}

@@ -188,7 +188,7 @@ var badSteers = []struct {
 		413, "too_large"},
 	{"requeue of id and ids", "POST", "/v1/dead/requeue", `{"id":"a","ids":["b"]}`, 400, "invalid_ids"},
 	{"requeue of id and pattern", "POST", "/v1/dead/requeue", `{"id":"a","topic":"b.*"}`, 400, "invalid_topic"},
-	{"requeue of ids and topic", "POST", "/v1/dead/requeue", `{"ids":["a"],"topic":"b"}`, 400, "empty_selection"},
+	{"requeue of ids and topic", "POST", "/v1/dead/requeue", `{"ids":["a"],"topic":"b"}`, 400, "invalid_ids"},
 	{"requeue of a bad id", "POST", "/v1/dead/requeue", `{"id":" "}`, 400, "invalid_id"},
 	{"requeue of an empty id", "POST", "/v1/dead/requeue", `{"id":""}`, 400, "invalid_id"},
 	{"requeue of a key alone", "POST", "/v1/dead/requeue", `{"key":"k"}`, 400, "invalid_key"},

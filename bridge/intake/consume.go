@@ -222,7 +222,7 @@ func (in *Intake) push(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 
 // read is push without the age, which depends on when the push is read.
 func (in *Intake) read(msg *nats.Msg, place link.Place) (*scheduler.Push, error) {
-	tagged, err := wire.Decode(msg.Subject, in.cfg.Prefix, msg.Header, len(msg.Data))
+	tagged, err := link.Decode(msg, msg.Subject, in.cfg.Prefix)
 	if err != nil {
 		return nil, err
 	}

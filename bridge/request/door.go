@@ -90,7 +90,7 @@ func (d *door) push(req *nats.Msg) {
 	}
 	subject := wire.IntakeSubject(d.cfg.Prefix, req.Subject[len(d.prefix):])
 	item := wire.PushItem{Body: req.Data}
-	item.Push, item.Err = wire.Decode(subject, d.cfg.Prefix, req.Header, len(req.Data))
+	item.Push, item.Err = link.Decode(req, subject, d.cfg.Prefix)
 	if topic := link.WholeTopic(d.cfg.Topics, &item.Push, req.Header.Get(wire.HeaderSubject)); topic != "" {
 		item.Push.Topic = topic
 	}

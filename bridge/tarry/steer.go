@@ -43,15 +43,15 @@ type Message struct {
 	Due          time.Time
 	Priority     uint8
 	TTL          time.Duration `json:"-"` // 0: no limit
-	Attempt      int
-	Retries      Schedule  `json:"retry"` // its own schedule of retries, empty for the topic's
-	Refusals     uint32    // how often NATS refused it for good
-	Uncertain    bool      // an attempt may have reached consumers
-	Parked       string    // the lane in which the message is held back, or empty
-	Why          Why       // why it is where it is
-	EndedAt      time.Time `json:"ended_at"`
-	Kind         string    // how it ended, if State does not say: merged, requeued and the like
-	Other        string    // the uid of the message that it was merged into or continues as
+	Attempt      int           // the number of the next delivery, or of the last; 0 of one for consumers that has ended
+	Retries      Schedule      `json:"retry"` // its own schedule of retries, empty for the topic's
+	Refusals     uint32        // how often NATS refused it for good
+	Uncertain    bool          // an attempt may have reached consumers
+	Parked       string        // the lane in which the message is held back, or empty
+	Why          Why           // why it is where it is
+	EndedAt      time.Time     `json:"ended_at"`
+	Kind         string        // how it ended, if State does not say: merged, requeued and the like
+	Other        string        // the uid of the message that it was merged into or continues as
 	Reason       string
 	Intake       string      // "unknown" if it has ended, and tarry's intake may hold a later push of its name
 	Durable      string      // "redis" if the journal could not record it or its content

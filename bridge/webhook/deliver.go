@@ -107,7 +107,7 @@ func (t *target) groups(found []scheduler.PulledMessage) (all []group) {
 }
 
 // deliver posts messages and settles them. What was tried before goes by itself, and so do the messages of a batch that
-// failed: one that the target cannot take must not fail others again and again.
+// failed for what may be in one of them: one that the target cannot take must not fail others again and again.
 func (s *Service) deliver(ctx, posting context.Context, t *target, all group) {
 	fresh, alone := group(nil), group(nil)
 	for _, m := range all {
@@ -118,7 +118,10 @@ func (s *Service) deliver(ctx, posting context.Context, t *target, all group) {
 		}
 	}
 	if len(fresh) > 1 {
-		if v := s.post(posting, t, fresh); v.verb == scheduler.Ack {
+		fresh = s.hold(posting, t, fresh)
+	}
+	if len(fresh) > 1 {
+		if v := s.post(posting, t, fresh); v.verb == scheduler.Ack || v.all {
 			s.settle(posting, fresh, v)
 			fresh = nil
 		}

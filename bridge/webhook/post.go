@@ -35,9 +35,10 @@ const (
 
 // verdict is what a target's answer means for the messages of a request.
 type verdict struct {
-	verb   scheduler.Verb // Ack, Nack or Bury
+	verb   scheduler.Verb // Ack, Nack, Bury or, while this instance stops, Release
 	reason string         // for the history: the status, never the answer's body
 	after  time.Duration  // how long the target asks not to be tried
+	all    bool           // it is about the target, and says nothing of one message or another
 }
 
 // post posts messages and judges the answer.
@@ -70,9 +71,9 @@ func (s *Service) ask(ctx context.Context, t *target, g group) verdict {
 		}
 	}
 	if errors.Is(context.Cause(ctx), errStopping) { // no fault of the message's: it counts as no try
-		return verdict{verb: scheduler.Release}
+		return verdict{verb: scheduler.Release, all: true}
 	}
-	return verdict{verb: scheduler.Nack, reason: "the target could not be asked: " + trouble(ctx, err)}
+	return verdict{verb: scheduler.Nack, reason: "the target could not be asked: " + trouble(ctx, err), all: true}
 }
 
 // trouble says why a request failed, in words of its own: an error may hold the URL, or what the target sent.
@@ -109,6 +110,13 @@ func judge(a *http.Response, now time.Time) verdict {
 		v.verb = scheduler.Bury
 	default:
 		v.after = min(retryAfter(a.Header.Get("Retry-After"), now), retryAfterMost)
+		switch a.StatusCode {
+		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,
+			http.StatusGatewayTimeout:
+			v.all = true
+		default:
+			v.all = v.after > 0
+		}
 	}
 	return v
 }

@@ -357,6 +357,65 @@ func TestRun_PostsTheMessagesOfAFailedBatchAlone(t *testing.T) {
 		fmt.Sprint(scheduler.Bury, " 1 0s")})
 }
 
+// A target that is asked to take less, or to be left alone, is not asked at once for each message of the batch.
+func TestRun_LeavesATargetAloneThatFailsAsAWhole(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		status   int
+		wait     string
+		requests int
+		settled  string
+	}{
+		"asked to wait":          {429, "60", 1, fmt.Sprint(scheduler.Nack, " %s 0s")},
+		"asked to wait for long": {500, "3600", 1, fmt.Sprint(scheduler.Nack, " %s 1h0m0s")},
+		"overloaded":             {503, "", 1, fmt.Sprint(scheduler.Nack, " %s 0s")},
+		"no answer behind it":    {504, "", 1, fmt.Sprint(scheduler.Nack, " %s 0s")},
+		"silent":                 {0, "", 1, fmt.Sprint(scheduler.Nack, " %s 0s")},
+		"refused":                {400, "", 4, fmt.Sprint(scheduler.Nack, " %s 0s")},
+		"failed":                 {500, "", 4, fmt.Sprint(scheduler.Nack, " %s 0s")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r, _ := start(t, Target{Batch: 20, Concurrency: 1, Timeout: 200 * time.Millisecond},
+				func(_ string, w http.ResponseWriter) {
+					if c.status == 0 {
+						time.Sleep(time.Second)
+						return
+					}
+					w.Header().Set("Retry-After", c.wait)
+					w.WriteHeader(c.status)
+				})
+			r.give(time.Minute, "x", "y", "z")
+			want(t, "settled", r.verbs(3), []string{strings.ReplaceAll(c.settled, "%s", ""),
+				strings.ReplaceAll(c.settled, "%s", "1"), strings.ReplaceAll(c.settled, "%s", "2")})
+			want(t, "requests", len(r.posted()), c.requests)
+		})
+	}
+}
+
+// An instance that was suspended after its pull does not post what another may have posted meanwhile.
+func TestRun_PostsNoBatchWhoseLeasesAreOver(t *testing.T) {
+	t.Parallel()
+	r, _ := start(t, Target{Batch: 20, Concurrency: 1}, nil)
+	r.source.mu.Lock()
+	r.answers = append(r.answers, func(orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
+		results := make([]scheduler.Settled, len(orders))
+		for i := range results[2:] {
+			results[2+i] = scheduler.Settled{Code: scheduler.SettleDone,
+				Until: message.CeilMilli(time.Now().Add(orders[i].Lease))}
+		}
+		return results, make([]error, len(orders))
+	})
+	r.source.mu.Unlock()
+	r.give(time.Second, "lost", "lost too", "mine", "mine too")
+	r.verbs(2)
+	for _, body := range r.posted() {
+		if strings.Contains(body, "lost") || !strings.Contains(body, "mine too") {
+			t.Errorf("posted %s", body)
+		}
+	}
+}
+
 // What was posted is settled as often as it takes, since it would be posted again.
 func TestRun_SettlesAgainUntilItIsAnswered(t *testing.T) {
 	t.Parallel()

@@ -267,8 +267,10 @@ func (o *DeadOrder) check() error {
 	case o.One.ID != "" && o.IDs != nil:
 		return invalid(FieldIDs, "and id are both given; want one of them")
 	case !o.Selects() && (bounded || o.All):
-		return &Error{Word: WordSelection, Field: "order",
-			Detail: "names messages by id and also selects by topic or time; use one of the two"}
+		if o.IDs == nil {
+			return invalid(FieldID, "and a topic, a time or all are both given; want one of them")
+		}
+		return invalid(FieldIDs, "and a topic, a time or all are both given; want one of them")
 	case o.One.Keyed && o.One.ID == "":
 		return &Error{Word: WordKey, Field: FieldKey, Detail: "requires exactly one id"}
 	case o.Selects() && !bounded && !o.All:

@@ -70,6 +70,8 @@ func subjectProblem(s string) string {
 		return quote(s) + ` starts with "$", which belongs to the server`
 	case strings.HasPrefix(s, "_INBOX"):
 		return quote(s) + ` starts with "_INBOX", where replies go`
+	case s == "/":
+		return quote(s) + " cannot stand in the path of a URL"
 	}
 	token := 0 // where the current token starts
 	for i := 0; i < len(s); {

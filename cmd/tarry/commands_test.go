@@ -45,7 +45,7 @@ func (scripted) Pull(_ context.Context, p scheduler.Poll) ([]scheduler.PulledMes
 
 func (scripted) Release(_ context.Context, ref scheduler.Ref, _ string) (message.Info, error) {
 	i := info(ref, message.StateWaiting)
-	i.Held = &message.Holding{Consumer: "worker-1"}
+	i.Held, i.Pull, i.Mark = &message.Holding{Consumer: "worker-1"}, true, message.Mark{Refusals: 2}
 	switch ref.ID {
 	case "nobody":
 		return i, scheduler.ErrUnknownID
@@ -562,7 +562,7 @@ func TestCommands_TellTheStoryOfAMessage(t *testing.T) {
 		t.Helper()
 		tarry(t, "", environ, args...).want(t, code, out)
 	}
-	for _, id := range []string{"order-7131", "a/b", "..", "日本 1"} {
+	for _, id := range []string{"order-7131", "a/b", "...", "日本 1"} {
 		do(exitDone, "is due on orders.remind at 2", "push", "orders.remind", "--delay", "1h", "--id", id)
 		do(exitDone, "was pushed before; it is waiting", "push", "orders.remind", "--delay", "1h", "--id", id)
 		do(exitState, "duplicate_id", "push", "orders.remind", "--delay", "2h", "--id", id)

@@ -155,7 +155,7 @@ func (c caller) free(cmd *cobra.Command, order map[string]any) error {
 	id := *optional(cmd, "id")
 	return shows(c, func(_ clock, r *wire.Info) string {
 		return fmt.Sprintf("%s is %s; %q had held it for attempt %d", printable(id, ""), r.State, r.Consumer,
-			r.Attempt+r.Refusals)
+			r.Attempt)
 	})(post[wire.Info](c, cmd, nameOf(cmd, id).Path("/release"), order))
 }
 

@@ -129,8 +129,13 @@ func (p *Push) Check(prefix string) error {
 }
 
 // CheckID accepts a producer's id of a message: 1 to 128 bytes of UTF-8 without control characters, and without blanks
-// at either end, which headers do not keep.
-func CheckID(s string) error { return checkName(s, MaxID, WordID, FieldID) }
+// at either end, which headers do not keep. It refuses the ids that no URL's path keeps.
+func CheckID(s string) error {
+	if s == "." || s == ".." || s == "/" {
+		return &Error{Word: WordID, Field: FieldID, Detail: quote(s) + " cannot stand in the path of a URL"}
+	}
+	return checkName(s, MaxID, WordID, FieldID)
+}
 
 // checkUID accepts what has the form of a uid.
 func checkUID(s string) error {
