@@ -52,6 +52,7 @@ type waiter struct {
 	served  chan []PulledMessage // capacity 1
 	serving bool                 // a look is under way for it
 	leaving bool
+	ended   bool  // a later sending of its attempt came
 	err     error // of the last look
 }
 
@@ -198,7 +199,7 @@ func (q *polls) pass(w *waiter) {
 		if len(mine) == 0 {
 			one.err = err
 		}
-		if len(mine) > 0 || one.Wait == 0 && !more || one.leaving {
+		if len(mine) > 0 || one.Wait == 0 && !more || one.leaving || one.ended {
 			done[one] = true
 			one.served <- mine
 		}
@@ -438,7 +439,6 @@ type handing struct {
 	found    [][]PulledMessage
 	got      int
 	aside    int
-	known    bool // a nonce had been granted
 }
 
 // share divides what is ready among the polls, by the order over all buckets. With one bucket the calls of Lease find
@@ -563,8 +563,8 @@ func (h *handing) lease(ctx context.Context) error {
 				answered = true
 				if h.aside += l.Aside; !l.Known {
 					h.next[r.Bucket] = l.Next
-				} else if h.known = true; len(l.Messages) == 0 {
-					h.batch[poll].Attempt = 0 // its nonce is spent
+				} else if len(l.Messages) == 0 && r.Limit > 0 {
+					h.batch[poll].ended = true
 				}
 				for _, m := range l.Messages {
 					h.found[poll] = append(h.found[poll], PulledMessage{m, r.Nonce})

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"errors"
 	"slices"
@@ -25,8 +26,9 @@ type Poll struct {
 	Wait time.Duration
 	// Webhook: the poll is a webhook's. Of its topics nobody else may pull.
 	Webhook bool
-	// Attempt is the nonce of a poll that may be repeated: the repeat gets the same messages, at any instance, for as
-	// long as they are leased. What such a poll took is not given back when its client goes. 0 is none.
+	// Attempt names a poll that may be sent again, within attemptKeep: the next sending gets the same messages, at any
+	// instance, for as long as they are leased, and an earlier one gets nothing more. What such a poll took is not given
+	// back when its client goes. 0 is none.
 	Attempt Nonce
 }
 
@@ -43,7 +45,7 @@ const (
 	longestLease = 12 * time.Hour
 	// grantKeep is how long a call of Lease is known after its last lease is over. A call and its repeat take less.
 	grantKeep = 30 * time.Second
-	// attemptKeep is the same for a poll that its client may repeat.
+	// attemptKeep is the same for a poll that its client may repeat, and how long its sendings are counted.
 	attemptKeep = 5 * time.Minute
 	// pausesKeep is how long the pauses are believed that hold a topic back. Pauses that do not are believed until
 	// Lease answers that there are later ones.
@@ -64,18 +66,11 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		return nil, ErrWebhook
 	}
 	if p.Attempt != 0 {
-		found, spent := s.granted(ctx, &p)
-		if len(found) > 0 {
-			return found, nil
-		}
-		if spent {
-			p.Attempt = 0
+		if found, err := s.again(ctx, &p); len(found) > 0 || err != nil {
+			return found, err
 		}
 	}
 	found, err := s.polls.wait(ctx, p)
-	if len(found) == 0 && err == nil && p.Attempt != 0 && p.Wait > 0 { // another sending may have got them meanwhile
-		found, _ = s.granted(ctx, &p)
-	}
 	if slices.ContainsFunc(found, s.over()) { // this instance was suspended
 		if p.Attempt == 0 { // else its repeat may hold them
 			s.GiveBack(ctx, found)
@@ -91,18 +86,66 @@ func (s *Scheduler) over() func(PulledMessage) bool {
 	return func(m PulledMessage) bool { return m.Until <= now }
 }
 
-// granted returns what is still leased under the nonce of a poll's attempt. spent reports that the nonce was granted
-// before, and nothing is left of that.
-func (s *Scheduler) granted(ctx context.Context, p *Poll) (found []PulledMessage, spent bool) {
-	h := handing{s: s, batch: []*waiter{{Poll: *p}}, found: make([][]PulledMessage, 1),
-		next: map[message.Bucket]message.Milli{}}
-	for b := range s.cfg.Timeline.Buckets() {
-		h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: p.Topic, Nonce: p.Attempt,
-			Now: s.cfg.Clock.Milli()})
-		h.of = append(h.of, 0)
+// again counts a sending of a poll's attempt, and gives it a nonce of its own. If earlier ones hold leases, again
+// returns those. Whatever became of those sendings, they take nothing from then on: one may still wait at an instance
+// which does not know that its client has gone.
+func (s *Scheduler) again(ctx context.Context, p *Poll) ([]PulledMessage, error) {
+	attempt := p.Attempt
+	before, err := s.sending(ctx, attempt, attemptKeep+p.Wait)
+	if err != nil {
+		return nil, Looked("count the sendings of an attempt", err)
+	}
+	p.Attempt = attempt.of(before)
+	if before == 0 {
+		return nil, nil
+	}
+	return s.granted(ctx, p.Topic, attempt, before), nil
+}
+
+// sending counts a sending in the attempt's bucket. While that does not answer the next one counts, as all instances
+// see it: only at the moment when that changes may a repeat pass for the first sending.
+func (s *Scheduler) sending(ctx context.Context, attempt Nonce, keep time.Duration) (before int, err error) {
+	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+	defer stop()
+	n := s.cfg.Timeline.Buckets()
+	bucket := message.Bucket(uint64(attempt) % uint64(n))
+	for i := message.Bucket(1); i < n && !s.queues.watch.answers(bucket); i++ {
+		bucket = (bucket + 1) % n
+	}
+	before, err = s.cfg.Timeline.Sending(ctx, bucket, attempt, keep, s.cfg.Clock.Milli())
+	if errors.Is(err, ErrOutcomeUnknown) {
+		before, err = s.cfg.Timeline.Sending(ctx, bucket, attempt, keep, s.cfg.Clock.Milli())
+	}
+	return before, err
+}
+
+// of returns the nonce under which a sending of an attempt leases; the first is 0.
+func (n Nonce) of(sending int) Nonce {
+	if sending == 0 {
+		return n
+	}
+	var b [16]byte
+	binary.BigEndian.PutUint64(b[:], uint64(n))
+	binary.BigEndian.PutUint64(b[8:], uint64(sending))
+	sum := sha256.Sum256(b[:])
+	return max(Nonce(binary.BigEndian.Uint64(sum[:])), 1)
+}
+
+// sendingsAsked is how many earlier sendings are asked what they hold. Each of them asked those before it.
+const sendingsAsked = 8
+
+// granted returns what the sendings before one still hold, which take nothing from then on.
+func (s *Scheduler) granted(ctx context.Context, topic string, attempt Nonce, sending int) []PulledMessage {
+	h := handing{s: s, batch: []*waiter{{}}, found: make([][]PulledMessage, 1), next: map[message.Bucket]message.Milli{}}
+	for i := max(sending-sendingsAsked, 0); i < sending; i++ {
+		for b := range s.cfg.Timeline.Buckets() {
+			h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: topic, Nonce: attempt.of(i), Keep: attemptKeep,
+				Now: s.cfg.Clock.Milli()})
+			h.of = append(h.of, 0)
+		}
 	}
 	_ = h.lease(ctx) // what does not answer now may have been granted nothing
-	return slices.DeleteFunc(h.found[0], s.over()), h.known
+	return slices.DeleteFunc(h.found[0], s.over())
 }
 
 // sortPulled sorts messages into the order in which they are handed out.

@@ -18,6 +18,10 @@ type Pulling interface {
 	// also with other messages left, takes nothing: it returns what is still leased under the nonce. So it may be sent
 	// twice, and late.
 	Lease(ctx context.Context, requests []LeaseRequest) []Leased
+	// Sending counts a sending of a poll's attempt, and returns how many were counted before. That is remembered for
+	// keep. Sent twice it counts as two.
+	Sending(ctx context.Context, bucket message.Bucket, attempt Nonce, keep time.Duration, now message.Milli) (before int,
+		err error)
 	// Settle ends, returns or extends leases of one bucket. It stops early where a call would grow too long: it returns
 	// the results of the items that it reached, at least one. A repeat finds what the first call did.
 	Settle(ctx context.Context, bucket message.Bucket, term uint64, items []Settle,
@@ -77,8 +81,8 @@ type TopicReady struct {
 type LeaseRequest struct {
 	Bucket message.Bucket
 	Topic  string
-	// Limit bounds the messages, and Bytes what they weigh; with Over the first may weigh more. A limit of 0 only looks
-	// for the leases of the nonce.
+	// Limit bounds the messages, and Bytes what they weigh; with Over the first may weigh more. With a limit of 0 the
+	// nonce takes nothing, and unless Again is set it can take nothing later; pauses do not matter.
 	Limit, Bytes int
 	Over         bool
 	Nonce        Nonce

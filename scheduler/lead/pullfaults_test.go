@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -79,43 +81,78 @@ func TestPull_HandsOutNoLeaseThatIsOver(t *testing.T) {
 	})
 }
 
-// The first sending of a poll still waits at one instance, which does not know that its client has gone, when its
-// repeat waits at another.
-func TestPull_RepeatsAnAttemptThatStillWaits(t *testing.T) {
-	for name, lapses := range map[string]bool{"in time": false, "after the lease": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				r, store := watching(t)
-				other := r.Scheduler()
-				r.Serve(other)
-				stop := r.Lead(r.S, 1)
-				p := scheduler.Poll{Max: 1, Attempt: 77, Wait: 20 * time.Second, Lease: time.Minute}
-				if lapses {
-					p.Lease = 10 * time.Second
+// An attempt is sent again and again while the sendings before it wait, look or lease at one instance or another, and
+// messages come in both buckets. Whatever it took, the last sending gets: nobody else knows of it.
+func TestPull_GivesTheLastSendingAllThatItsAttemptTook(t *testing.T) {
+	took := 0
+	for seed := range uint64(200) {
+		synctest.Test(t, func(t *testing.T) {
+			random := rand.New(rand.NewPCG(seed, 0))
+			var mu sync.Mutex
+			upTo := func(d time.Duration) time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				return time.Duration(random.Int64N(int64(d)))
+			}
+			r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { return slow{tl, upTo} })
+			r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
+			instances := []*rig.Instance{r.S, r.Scheduler()}
+			r.Serve(instances[1])
+			for range 4 {
+				r.Push(scheduler.Push{Topic: "work", Delay: upTo(300 * time.Millisecond), Retry: message.Retry{None: true}})
+			}
+			var sendings sync.WaitGroup
+			var last []scheduler.PulledMessage
+			for i := range 4 {
+				sendings.Go(func() {
+					p := scheduler.Poll{Max: 2, Attempt: 77, Wait: 10 * time.Second, Lease: time.Minute}
+					if found := pullOn(t, instances[upTo(2)], p); i == 3 {
+						last = found
+					}
+				})
+				time.Sleep(upTo(200 * time.Millisecond))
+			}
+			sendings.Wait()
+			known := map[message.UID]bool{}
+			for _, m := range last {
+				known[m.UID] = true
+			}
+			leased, _, err := r.S.LeasesOf(t.Context(), "work", "", 100)
+			if took += len(leased); err != nil || len(last) == 0 {
+				t.Errorf("seed %d: the last sending got %v, %v", seed, last, err)
+			}
+			for _, l := range leased {
+				if !known[l.Message.UID] {
+					t.Errorf("seed %d: %s is leased, and the last sending does not know", seed, l.Message.UID)
 				}
-				lost, second := make(chan int, 1), make(chan []scheduler.PulledMessage, 1)
-				go func() { lost <- len(pullOn(t, r.S, p)) }()
-				synctest.Wait()
-				go func() { second <- pullOn(t, other, p) }()
-				synctest.Wait()
-				r.Push(scheduler.Push{Topic: "work", Retry: message.Retry{Delays: []time.Duration{0, 0, 0}}})
-				if n := <-lost; n != 1 {
-					t.Fatalf("the first sending got %d", n)
-				}
-				tries := 0
-				if lapses {
-					tries = 1
-				}
-				if got := <-second; len(got) != 1 || int(got[0].Mark.Refusals) != tries {
-					t.Errorf("its repeat got %+v, want one after %d tries", got, tries)
-				}
-				if store.looks > 50 {
-					t.Errorf("two polls looked %d times", store.looks)
-				}
-				_ = stop(rig.ErrStop)
-			})
+			}
 		})
 	}
+	if took < 200 {
+		t.Errorf("the sendings took %d messages", took)
+	}
+}
+
+// slow is a timeline whose calls for polls take a while, before and after.
+type slow struct {
+	scheduler.Timeline
+	upTo func(time.Duration) time.Duration
+}
+
+func (s slow) Lease(ctx context.Context, requests []scheduler.LeaseRequest) (all []scheduler.Leased) {
+	for i := range requests { // one after the other: a pipeline is not atomic
+		time.Sleep(s.upTo(30 * time.Millisecond))
+		all = append(all, s.Timeline.Lease(ctx, requests[i:i+1])...)
+	}
+	time.Sleep(s.upTo(30 * time.Millisecond))
+	return all
+}
+
+func (s slow) Sending(ctx context.Context, bucket message.Bucket, attempt scheduler.Nonce, keep time.Duration,
+	now message.Milli) (int, error) {
+	before, err := s.Timeline.Sending(ctx, bucket, attempt, keep, now) // who counts first is who sends first
+	time.Sleep(s.upTo(30 * time.Millisecond))
+	return before, err
 }
 
 func TestPull_LeavesTheRepeatOfASuspendedAttemptItsLease(t *testing.T) {

@@ -711,6 +711,31 @@ var pullPromises = []promise{
 			t.Fatalf("%d topics are not listed", len(want))
 		}
 	}},
+	{name: "a nonce that a look closed takes nothing, whatever is paused", check: func(t *trial) {
+		t.one(Message(1, ForPull(), On(work)))
+		open, closed := t.poll(work, 0, 7), t.poll(work, 0, 8)
+		open.Again = true
+		t.pause(scheduler.Pause{Pattern: "other", At: t.now, By: "ann"})
+		t.lease(open)
+		t.lease(closed)
+		open.Limit, closed.Limit, open.Pauses = 1, 1, t.now
+		if l := t.lease(closed); len(l.Messages) > 0 || !l.Known {
+			t.Fatalf("a closed nonce took %v, known %t", held(l), l.Known)
+		}
+		if l := t.lease(open); len(l.Messages) != 1 {
+			t.Fatalf("an open nonce took %v", held(l))
+		}
+	}},
+	{name: "the sendings of an attempt are counted", check: func(t *trial) {
+		for i, attempt := range []scheduler.Nonce{1, 1, 2, 1, 2} {
+			before, err := t.tl.Sending(t.Context(), 0, attempt, time.Minute, t.now)
+			if want := []int{0, 1, 0, 2, 1}[i]; before != want || err != nil {
+				t.Fatalf("sending %d: %d were counted before, %v, want %d", i, before, err, want)
+			}
+		}
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1) // an attempt is no nonce
+	}},
 	{name: "a target fails since its first failure after a success", check: func(t *trial) {
 		for _, c := range []struct{ at, want message.Milli }{{0, 0}, {7, 7}, {9, 7}, {0, 0}, {11, 11}, {21, 11},
 			{32, 32}} { // the last one comes too late after the one before

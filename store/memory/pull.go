@@ -146,6 +146,7 @@ func (b *bucket) ready(want scheduler.TopicWant, now message.Milli) (found sched
 // granted is what a call of Lease took.
 type granted struct {
 	uids  []message.UID
+	sent  int                  // of an attempt instead of a nonce: its sendings
 	did   map[message.UID]deed // what became of them by a refusal or a release
 	place *entry               // stands for it in forgets
 }
@@ -193,7 +194,7 @@ func (t *Timeline) Lease(ctx context.Context, requests []scheduler.LeaseRequest)
 			if b.cert.Filling {
 				return fmt.Errorf("bucket %d is being restored: %w", r.Bucket, scheduler.ErrUncertified)
 			}
-			if message.Milli(t.paused.last.Load()) > r.Pauses && b.grant(r.Nonce, r.Now) == nil {
+			if r.Limit > 0 && message.Milli(t.paused.last.Load()) > r.Pauses && b.grant(r.Nonce, r.Now) == nil {
 				return scheduler.ErrPausesChanged
 			}
 			b.take(r, &leased[i])
@@ -201,6 +202,19 @@ func (t *Timeline) Lease(ctx context.Context, requests []scheduler.LeaseRequest)
 		})
 	}
 	return leased
+}
+
+// Sending counts a sending of a poll's attempt, among the grants: under a number that is no nonce of it.
+func (t *Timeline) Sending(ctx context.Context, n message.Bucket, attempt scheduler.Nonce, keep time.Duration,
+	now message.Milli) (before int, err error) {
+	err = t.in(ctx, n, func(b *bucket) error {
+		g := cmp.Or(b.grant(^attempt, now), new(granted))
+		before = g.sent
+		g.sent++
+		b.keep(^attempt, g, now.Add(keep))
+		return nil
+	})
+	return before, err
 }
 
 // asideLimit bounds how many messages past their time to live one call sets aside.
@@ -252,7 +266,7 @@ handing:
 			out.Messages = append(out.Messages, b.handedOut(e))
 		}
 	}
-	if r.Limit > 0 && (len(g.uids) > 0 || !r.Again) {
+	if len(g.uids) > 0 || !r.Again {
 		b.keep(r.Nonce, &g, max(last, r.Now).Add(r.Keep))
 	}
 	out.Next = b.pulls[r.Topic].due()

@@ -55,7 +55,7 @@ var (
 	moving = []string{"due", "msg", "mark", "name", "names", "next", "claimed", "pull", "chain", "serial", "lease",
 		"leased", "expires", "grant", "parked", "behind", "dead", "tomb", "tombs", "refused", "ended"}
 	staying = []any{"pulls", "leasing", "lanes", "chained", "counts", "gen", "paused", "failing", "big", "trimmed",
-		"outbox", "calls", "called", "outboxed", "quarantine", "ended"}
+		"outbox", "attempt", "calls", "called", "outboxed", "quarantine", "ended"}
 	fencing = []string{"term", "meta"}
 )
 
@@ -95,7 +95,7 @@ func NewRebucket(rdb Client, namespace string, from, to message.Bucket, term uin
 func (r *Rebucket) Hold(ctx context.Context) error {
 	err := r.scanKeys(ctx, func(bucket message.Bucket, name string) error {
 		order, _, _ := strings.Cut(name, ":")
-		if slices.Contains(moving, order) || slices.Contains(staying, any(name)) || slices.Contains(fencing, name) {
+		if slices.Contains(moving, order) || slices.Contains(staying, any(order)) || slices.Contains(fencing, name) {
 			return nil
 		}
 		return fmt.Errorf("%w: bucket %d has the key %q, which this tarry does not know", ErrUnfit, bucket, name)

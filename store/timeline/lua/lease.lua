@@ -4,7 +4,7 @@
 --      6 nonce  7 how long the nonce is remembered after its last lease is over, in ms  8 when the leases begin
 --      9 how long they are, in ms  10 '1' if that holds whatever the messages say  11 consumer
 --      12 time of the last change of pauses that the caller knows  13 '1' if a nonce that takes nothing is
---      not remembered
+--      not remembered; otherwise it can take nothing later
 -- Result: '1' if the nonce was granted before; a time no later than when the next message is due, '' for none; how many
 --      messages were set aside; then for each: uid, packed message, mark, end of the lease.
 --      Or the error PAUSED if the pauses changed later.
@@ -32,7 +32,7 @@ if granted then
   return result
 end
 local changed = redis.call('HGET', PAUSED, '') or '0'
-if tonumber(changed) > tonumber(ARGV[12]) then return redis.error_reply('PAUSED at ' .. changed) end
+if limit > 0 and tonumber(changed) > tonumber(ARGV[12]) then return redis.error_reply('PAUSED at ' .. changed) end
 
 local usual, unexpiring, last, text = tonumber(ARGV[9]), table.concat({nonce, ARGV[8], '0', ARGV[11]}, ' '), nil, nil
 local from, uids, aside, weight, latest, first, full, out = queue(on), {}, 0, 0, now, nil, false, false
@@ -95,7 +95,7 @@ while not full and not out and #uids < limit and aside < 1000 do
   end
   out = #read < asked and not full and not more
 end
-if #uids > 0 or limit > 0 and ARGV[13] ~= '1' then
+if #uids > 0 or ARGV[13] ~= '1' then
   redis.call('DEL', key) -- a removal, so that a full Redis does not refuse it
   redis.call('HSET', key, '', table.concat(uids))
   redis.call('PEXPIRE', key, string.format('%.0f', latest - now + tonumber(ARGV[7])))
