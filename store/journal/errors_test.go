@@ -20,6 +20,8 @@ import (
 
 func TestRetryable_BlamesRowsForNothingElse(t *testing.T) {
 	t.Parallel()
+	long := &mysql.MySQLError{Number: 1105, SQLState: [5]byte([]byte("HY000")), Message: "Parameter of prepared " +
+		"statement which is set through mysql_send_long_data() is longer than 'max_allowed_packet' bytes"}
 	my := func(number uint16, state string) error {
 		e := &mysql.MySQLError{Number: number}
 		copy(e.SQLState[:], state)
@@ -39,6 +41,8 @@ func TestRetryable_BlamesRowsForNothingElse(t *testing.T) {
 		{my(1048, "23000"), false}, // null
 		{my(1153, "08S01"), false}, // packet too large
 		{mysql.ErrPktTooLarge, false},
+		{fmt.Errorf("write messages: %w", long), false},
+		{my(1105, "HY000"), true}, // unknown
 		{fmt.Errorf("find: %w", scheduler.ErrUnreadable), false},
 		{my(1213, "40001"), true}, // deadlock
 		{my(1205, "HY000"), true}, // lock wait

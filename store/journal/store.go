@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/go-sql-driver/mysql"
 	"modernc.org/sqlite"
@@ -180,6 +181,8 @@ func rowsFault(e *mysql.MySQLError) bool {
 		return true
 	}
 	switch e.Number {
+	case 1105: // unknown: a value longer than max_allowed_packet, which the driver sends by itself
+		return strings.Contains(e.Message, "max_allowed_packet")
 	case 1118, // row size too large
 		1153, // packet larger than max_allowed_packet
 		1265, // data truncated
