@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -18,6 +19,13 @@ func (s *Server) admitted(needs right, h handler) handler {
 		token, err := s.admit(r)
 		if err != nil {
 			return err
+		}
+		if o, ok := w.(*observed); ok {
+			o.admitted = true
+		}
+		if at, _ := r.Context().Value(slotKey{}).(slot); !at.take(s.holder(r, token)) {
+			return refusal(http.StatusServiceUnavailable, answer.WordBusy,
+				"this caller's requests take three quarters of http.connections, which is %d", s.cfg.Connections)
 		}
 		if token == nil && !needs.audited() {
 			return h(w, r) // there is no visit to record

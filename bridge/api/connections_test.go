@@ -229,3 +229,104 @@ func TestRun_HeadersAreBounded(t *testing.T) {
 		}
 	}
 }
+
+// Nobody who may not make a request holds a connection with it: with its body, or with what it says after the answer.
+func TestRun_ThoseWhoAreRefusedKeepNobodyOut(t *testing.T) {
+	t.Parallel()
+	const limit = 16
+	d := open(t, func(c *api.Config) { c.Connections, c.Token = limit, "correct-horse-battery" })
+	address, _ := run(t, d)
+	var refused []net.Conn
+	for range 3 * limit {
+		conn := dial(t, address)
+		refused = append(refused, conn)
+		_, err := io.WriteString(conn, "POST /v1/messages HTTP/1.1\r\nHost: a\r\nContent-Length: 200000\r\n\r\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := asks(dial(t, address)); err != nil {
+			t.Fatalf("with %d refused requests: %v", len(refused), err)
+		}
+	}
+	answered := 0
+	for _, conn := range refused {
+		if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err == nil && r.StatusCode == 401 && r.Close {
+			answered++
+		}
+	}
+	if answered < limit/2 {
+		t.Errorf("%d of %d were answered", answered, len(refused))
+	}
+}
+
+// One token's polls leave connections to others, and a poll beyond its share is answered.
+func TestRun_OneCallerLeavesConnectionsToOthers(t *testing.T) {
+	t.Parallel()
+	const limit, share = 16, 12
+	d := open(t, func(c *api.Config) { c.Connections, c.Token = limit, "correct-horse-battery" })
+	address, _ := run(t, d)
+	poll := func() net.Conn {
+		conn := dial(t, address)
+		if _, err := io.WriteString(conn, "POST /v1/topics/a/pull HTTP/1.1\r\nHost: a\r\nContent-Length: 14\r\n"+
+			"Authorization: Bearer correct-horse-battery\r\n\r\n{\"wait\":\"60s\"}"); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+	var polls [share + 2]net.Conn
+	answered := make(chan int, len(polls))
+	for i := range polls {
+		polls[i] = poll()
+		go func() { // ends with the connection, which has a deadline
+			r, err := http.ReadResponse(bufio.NewReader(polls[i]), nil)
+			if err == nil && r.StatusCode != 503 {
+				t.Errorf("poll %d got %s", i, r.Status)
+			}
+			answered <- i
+		}()
+	}
+	beyond := [2]int{<-answered, <-answered}
+	if err := asks(dial(t, address)); err != nil {
+		t.Errorf("another caller: %v", err)
+	}
+	if len(answered) > 0 {
+		t.Error("a poll within the share has ended")
+	}
+	for i := range polls {
+		if i != beyond[0] && i != beyond[1] {
+			_ = polls[i].Close()
+			break
+		}
+	}
+	eventually(t, func() error {
+		conn := poll()
+		if closed(conn) {
+			return errors.New("the place of a poll that ended is not free")
+		}
+		return nil
+	})
+}
+
+// Clients that read the answer once they have sent all of a body get the refusal, and not a broken connection.
+func TestRun_ARefusalReachesClientsThatAreStillWriting(t *testing.T) {
+	t.Parallel()
+	d := open(t, func(c *api.Config) { c.MaxBody = 64 << 10 })
+	address, _ := run(t, d)
+	for name, head := range map[string]string{"promised": "Content-Length: 20000000\r\n\r\n",
+		"in chunks": "Transfer-Encoding: chunked\r\n\r\n1312d00\r\n"} { // 20,000,000
+		conn := dial(t, address)
+		if _, err := io.WriteString(conn, "POST /v1/messages HTTP/1.1\r\nHost: a\r\n"+head); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.CopyN(conn, zeros{}, 20_000_000); err != nil {
+			t.Errorf("%s: sending it: %v", name, err)
+		}
+		if r, err := http.ReadResponse(bufio.NewReader(conn), nil); err != nil || r.StatusCode != 413 || !r.Close {
+			t.Errorf("%s: got %v, %v", name, r, err)
+		}
+	}
+}
+
+type zeros struct{}
+
+func (zeros) Read(b []byte) (int, error) { return len(b), nil }

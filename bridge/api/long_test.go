@@ -306,7 +306,7 @@ func TestLong_EndsWhenItsClientGoesAway(t *testing.T) {
 				<-ctx.Done()
 				left <- ctx.Err()
 				return record.RedeliverReport{}, errors.New("the driver was torn away")
-			}}), func(c *api.Config) { c.ReadTimeout = 500 * time.Millisecond })
+			}}), func(c *api.Config) { c.ReadTimeout, c.ProgressEvery = time.Second, time.Minute }) // else it is answered
 		address, _ := run(t, d)
 		ctx, gone := context.WithCancel(t.Context())
 		r, err := http.NewRequestWithContext(ctx, "POST", "http://"+address+"/v1/redeliver",
@@ -324,7 +324,7 @@ func TestLong_EndsWhenItsClientGoesAway(t *testing.T) {
 		select {
 		case <-left:
 			t.Fatal("it ended by itself")
-		case <-time.After(time.Second): // well past the read time-out
+		case <-time.After(1500 * time.Millisecond): // past the read time-out
 		}
 		gone()
 		select {

@@ -47,6 +47,9 @@ type observed struct {
 	status  int
 	bytes   int
 	visit   *visit // of an operator's action, else nil
+
+	admitted bool // its caller may make it
+	whole    bool // its body was read
 }
 
 func (s *Server) observe(w http.ResponseWriter, r *http.Request) *observed {

@@ -2,9 +2,11 @@ package api
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"strconv"
 	"time"
@@ -76,7 +78,38 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 			h.Set(wire.HeaderUID, known.UID)
 		}
 	}
+	o, ok := w.(*observed)
+	unread := ok && !o.whole && r.ContentLength != 0
+	if unread {
+		h.Set("Connection", "close") // and net/http answers before it reads on
+	}
 	s.respond(w, known.Status, func(b []byte) []byte { return wire.AppendProblem(b, &known.Problem) })
+	if unread {
+		o.linger()
+	}
+}
+
+// strangerLinger is how long a connection is read on after its request was refused for who sent it.
+const strangerLinger = 500 * time.Millisecond
+
+// linger reads on after a refusal, since many clients read the answer once they have sent all, and a connection that is
+// closed before would take it along (https://nginx.org/en/docs/http/ngx_http_core_module.html#lingering_close). The
+// connection is idle meanwhile: at the limit it makes room for others.
+func (o *observed) linger() {
+	at, ok := o.r.Context().Value(slotKey{}).(slot)
+	if !ok {
+		return
+	}
+	control := http.NewResponseController(o)
+	_ = control.Flush()
+	at.leave()
+	if !o.admitted {
+		_ = control.SetReadDeadline(time.Now().Add(strangerLinger))
+	}
+	defer context.AfterFunc(o.s.stopping, func() { _ = control.SetReadDeadline(time.Now()) })()
+	if o.r.Header.Get("Expect") == "" { // else to read would ask for the body
+		_, _ = io.Copy(io.Discard, o.r.Body) // until http.read_timeout
+	}
 }
 
 // judged converts an error into its problem. It logs unexpected errors.

@@ -141,7 +141,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 		done    int
 		held    int64 // of bodies, in bytes
 	)
-	by := s.holder(r)
+	by := s.holder(r, visitOf(r).token)
 	defer func() { s.reading.give(by, held) }()
 	refuse := func(i int, err error) {
 		results[i], failed = refusedReject{all[i], s.judged(r, err).Problem}, err

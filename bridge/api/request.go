@@ -25,7 +25,7 @@ const firstRead = 4 << 10
 // read reads the whole body into fresh memory. release returns the body's share of the common limit; the memory itself
 // is left to the garbage collector.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	held, by := int64(0), s.holder(r)
+	held, by := int64(0), s.holder(r, visitOf(r).token)
 	giveBack := func() { s.reading.give(by, held) }
 	defer func() {
 		if err != nil {
@@ -59,6 +59,9 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		if errors.Is(err, io.EOF) {
+			if o, ok := w.(*observed); ok {
+				o.whole = true
+			}
 			return body, giveBack, nil
 		}
 		if err != nil {
@@ -105,16 +108,16 @@ func (b *bodies) give(by string, bytes int64) {
 // holderShare is the part of the memory for bodies that one holder may take.
 const holderShare = 4
 
-// holder returns who holds a request's body: the caller's token, else the address. A proxy's requests have no holder:
-// the proxy limits its clients.
-func (s *Server) holder(r *http.Request) string {
+// holder returns who holds a request's body and connection: the caller's token, else the address. A proxy's requests
+// have no holder: the proxy limits its clients.
+func (s *Server) holder(r *http.Request, token *Token) string {
 	from, err := netip.ParseAddrPort(r.RemoteAddr)
 	addr := from.Addr().Unmap()
 	if err == nil && slices.ContainsFunc(s.cfg.Proxies, func(p netip.Prefix) bool { return p.Contains(addr) }) {
 		return ""
 	}
-	if t := visitOf(r).token; t != nil {
-		return "token " + t.Name
+	if token != nil {
+		return "token " + token.Name
 	}
 	if addr.Is6() { // a caller has as many addresses as it likes of these
 		if network, err := addr.Prefix(64); err == nil {

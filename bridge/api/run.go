@@ -35,6 +35,7 @@ func (s *Server) Run(ctx context.Context, listener net.Listener) error {
 func (s *Server) run(ctx context.Context, listener net.Listener, handler http.Handler) error {
 	requests, cut := context.WithCancel(context.WithoutCancel(ctx)) // requests in progress outlive ctx
 	defer cut()
+	table := newConnections(s.cfg.Connections, s.log)
 	server := &http.Server{
 		Handler:           handler,
 		ReadHeaderTimeout: s.cfg.HeaderTimeout,
@@ -42,7 +43,8 @@ func (s *Server) run(ctx context.Context, listener net.Listener, handler http.Ha
 		WriteTimeout:      s.cfg.ReadTimeout + 2*s.cfg.Timeout, // from the headers on: to read, to work, to answer
 		IdleTimeout:       s.cfg.IdleTimeout,
 		MaxHeaderBytes:    s.cfg.HeaderLimit,
-		ConnState:         newConnections(s.cfg.Connections, s.log).changed,
+		ConnState:         table.changed,
+		ConnContext:       table.context,
 		BaseContext:       func(net.Listener) context.Context { return requests },
 		ErrorLog:          log.New(serverLog{s.log}, "", 0),
 	}

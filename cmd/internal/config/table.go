@@ -106,7 +106,8 @@ func settings() []setting {
 		{name: "http.idle_timeout", fallback: "2m", of: serve, limit: span(second, hour),
 			help: "how long a connection may wait for its next request"},
 		{name: "http.connections", fallback: "10000", of: serve, limit: integer(16, 1_000_000),
-			help: "largest number of connections; a further one replaces an idle one, or is closed if none is idle"},
+			help: "largest number of connections; a further one replaces an idle one, or is closed if none is idle; " +
+				"the requests of one token or address take three quarters"},
 		{name: "http.tls.cert", of: serve, limit: readableFile(),
 			help: "PEM file of the certificate and of those between it and its authority; needs http.tls.key; " +
 				"read again when it changes"},
