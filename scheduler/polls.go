@@ -82,7 +82,8 @@ type undoing struct {
 var errMaybeReady = errors.New("a message may be ready")
 
 // wait waits for messages until the poll's time is over, its client is gone or the instance stops. A poll for no
-// messages does not look: it ends where another would, and at once if that is beyond its time.
+// messages ends where another would look, and at once if that is beyond its time. One that stays does not end for what
+// comes after it, and looks for others.
 func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	w := q.join(ctx, p)
 	var over <-chan time.Time
@@ -93,13 +94,13 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	defer clock.Stop()
 	for {
 		wake, tick := w.line.wake, clock.C
-		switch wait, first := q.turn(w); {
+		switch wait, first, asked := q.turn(w); {
 		case !first:
 			wake, tick = nil, nil
-		case p.Max == 0 && wait <= 0:
+		case p.Max == 0 && wait <= 0 && !(p.stays && asked):
 			q.leave(w)
 			return nil, errMaybeReady
-		case p.Max == 0 && wait > p.Wait:
+		case p.Max == 0 && wait > p.Wait && !p.stays:
 			q.leave(w)
 			return nil, nil
 		case wait <= 0:
@@ -154,20 +155,21 @@ func (q *polls) join(ctx context.Context, p Poll) *waiter {
 	return w
 }
 
-// turn returns whether a poll is the first in its line, and then how long it may wait before it looks.
-func (q *polls) turn(w *waiter) (wait time.Duration, first bool) {
+// turn returns whether a poll is the first in its line, and then how long it may wait before it looks. asked: it is to
+// look whether or not a message is due.
+func (q *polls) turn(w *waiter) (wait time.Duration, first, asked bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := w.line
 	switch rest := time.Until(l.rest); {
 	case len(l.polls) == 0 || l.polls[0] != w:
-		return 0, false
+		return 0, false, false
 	case l.look || !l.looked:
-		return rest, true
+		return rest, true, true
 	case l.next == 0:
-		return time.Hour, true
+		return time.Hour, true, false
 	default:
-		return max(l.next.Time().Sub(q.s.cfg.Clock.Now()), rest), true
+		return max(l.next.Time().Sub(q.s.cfg.Clock.Now()), rest), true, false
 	}
 }
 
@@ -177,14 +179,14 @@ func (q *polls) pass(w *waiter) {
 	q.mu.Lock()
 	var batch []*waiter
 	for _, one := range l.polls {
-		if one.ctx.Err() == nil { // otherwise it leaves
+		if one.ctx.Err() == nil && one.Max > 0 { // otherwise it leaves
 			one.serving = true
 			batch = append(batch, one)
 		}
 	}
 	l.look, l.heard = false, 0
 	q.mu.Unlock()
-	if len(batch) == 0 {
+	if len(batch) == 0 && !w.stays {
 		return
 	}
 	found, next, more, rest, err := q.s.handOut(context.WithoutCancel(w.ctx), l.topic, batch)
@@ -453,7 +455,7 @@ func (h *handing) share(ctx context.Context) error {
 			h.request(i, map[message.Bucket]int{0: w.Max}, 0)
 		}
 	}
-	if buckets == 1 {
+	if buckets == 1 && len(h.batch) > 0 {
 		return nil
 	}
 	places, err := h.look(ctx, h.asked, h.asked/int(buckets)+shareMore)
@@ -505,7 +507,7 @@ func (h *handing) look(ctx context.Context, wanted, each int) ([]place, error) {
 		for _, rank := range ranks {
 			places = append(places, place{rank, b})
 		}
-		if len(ranks) == each {
+		if each > 0 && len(ranks) == each {
 			known = min(known, ranks[each-1])
 		}
 	}

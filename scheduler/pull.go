@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 	"time"
 
@@ -17,6 +18,9 @@ import (
 // Poll asks for ready messages of a topic.
 type Poll struct {
 	Topic string
+	// Topics, if there are any, stand in place of Topic: each has its share. Of each the first message may weigh more
+	// than Bytes.
+	Topics []string
 	// Max and Bytes bound the messages; the first may weigh more.
 	Max, Bytes int
 	// Lease is how long the messages are leased; 0 leaves it to each message, its topic and DefaultLease.
@@ -30,6 +34,16 @@ type Poll struct {
 	// instance, for as long as they are leased, and an earlier one gets nothing more. What such a poll took is not given
 	// back when its client goes. 0 is none.
 	Attempt Nonce
+
+	stays bool // for no messages: it waits for what comes later, too
+}
+
+// Names returns the topics of a poll.
+func (p *Poll) Names() []string {
+	if len(p.Topics) > 0 {
+		return p.Topics
+	}
+	return []string{p.Topic}
 }
 
 // PulledMessage is a leased message with what settles its lease.
@@ -62,15 +76,21 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
-	if t := s.cfg.Topics.Of(p.Topic); t != nil && t.Webhook && !p.Webhook {
-		return nil, ErrWebhook
+	for _, topic := range p.Names() {
+		if t := s.cfg.Topics.Of(topic); t != nil && t.Webhook && !p.Webhook {
+			return nil, ErrWebhook
+		}
 	}
 	if p.Attempt != 0 {
 		if found, err := s.again(ctx, &p); len(found) > 0 || err != nil {
 			return found, err
 		}
 	}
-	found, err := s.polls.wait(ctx, p)
+	wait := s.polls.wait
+	if len(p.Topics) > 0 {
+		wait = s.pullAny
+	}
+	found, err := wait(ctx, p)
 	if slices.ContainsFunc(found, s.over()) { // this instance was suspended
 		if p.Attempt == 0 { // else its repeat may hold them
 			s.GiveBack(ctx, found)
@@ -99,7 +119,7 @@ func (s *Scheduler) again(ctx context.Context, p *Poll) ([]PulledMessage, error)
 	if before == 0 {
 		return nil, nil
 	}
-	return s.granted(ctx, p.Topic, attempt, before), nil
+	return s.granted(ctx, p, attempt, before), nil
 }
 
 // sending counts a sending in the attempt's bucket. While that does not answer the next one counts, as all instances
@@ -124,10 +144,12 @@ func (n Nonce) of(sending int) Nonce {
 	if sending == 0 {
 		return n
 	}
-	var b [16]byte
-	binary.BigEndian.PutUint64(b[:], uint64(n))
-	binary.BigEndian.PutUint64(b[8:], uint64(sending))
-	sum := sha256.Sum256(b[:])
+	return n.on(strconv.Itoa(sending))
+}
+
+// on returns a nonce for a part of what a nonce stands for. Nobody else can guess it.
+func (n Nonce) on(part string) Nonce {
+	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(n)), part...))
 	return max(Nonce(binary.BigEndian.Uint64(sum[:])), 1)
 }
 
@@ -135,13 +157,19 @@ func (n Nonce) of(sending int) Nonce {
 const sendingsAsked = 8
 
 // granted returns what the sendings before one still hold, which take nothing from then on.
-func (s *Scheduler) granted(ctx context.Context, topic string, attempt Nonce, sending int) []PulledMessage {
+func (s *Scheduler) granted(ctx context.Context, p *Poll, attempt Nonce, sending int) []PulledMessage {
 	h := handing{s: s, batch: []*waiter{{}}, found: make([][]PulledMessage, 1), next: map[message.Bucket]message.Milli{}}
 	for i := max(sending-sendingsAsked, 0); i < sending; i++ {
+		nonces := []Nonce{attempt.of(i)}
+		for at, topic := range p.Topics {
+			nonces = append(nonces[:at], attempt.of(i).on(topic))
+		}
 		for b := range s.cfg.Timeline.Buckets() {
-			h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: topic, Nonce: attempt.of(i), Keep: attemptKeep,
-				Now: s.cfg.Clock.Milli()})
-			h.of = append(h.of, 0)
+			for _, nonce := range nonces {
+				h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: p.Topic, Nonce: nonce, Keep: attemptKeep,
+					Now: s.cfg.Clock.Milli()})
+				h.of = append(h.of, 0)
+			}
 		}
 	}
 	_ = h.lease(ctx) // what does not answer now may have been granted nothing

@@ -24,6 +24,7 @@ var overHTTPAlone = map[string]string{
 	"POST /v1/messages/{id}/run":     "api.run",
 	"GET /metrics":                   "of one instance, for a scraper",
 	"/":                              "no route",
+	"POST /v1/pull":                  "as a pull of one topic",
 	"POST /v1/topics/{topic}/pull":   "who has NATS reads subjects, and rights by topic would be lost",
 	"GET /v1/topics/{topic}/leases":  "of those who pull",
 	"POST /v1/messages/{id}/release": "likewise",

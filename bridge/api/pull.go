@@ -7,6 +7,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/http"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -38,6 +40,7 @@ type Pulling interface {
 
 func (s *Server) pullRoutes(closed func(pattern string, needs right, h handler)) {
 	closed("POST /v1/topics/{topic}/pull", rightPull, plain(s.pull))
+	closed("POST /v1/pull", rightPull, plain(s.pullAny))
 	closed("GET /v1/topics/{topic}/leases", rightRead, s.leases)
 	closed("POST /v1/messages/{id}/release", rightOperate, s.release)
 	for _, verb := range wire.Verbs() {
@@ -57,7 +60,7 @@ func mayPull(r *http.Request, topic string) error {
 }
 
 // stillPulls refuses a poll that began under tokens that have changed.
-func (s *Server) stillPulls(r *http.Request, topic string) error {
+func (s *Server) stillPulls(r *http.Request, topics ...string) error {
 	t := visitOf(r).token
 	if t == nil && !s.guard.shut.Load() {
 		return nil
@@ -68,7 +71,7 @@ func (s *Server) stillPulls(r *http.Request, topic string) error {
 	switch {
 	case t == nil:
 		return refusal(http.StatusUnauthorized, WordUnauthorized, "the token that began this poll is not valid any more")
-	case !t.pulls(topic):
+	case slices.ContainsFunc(topics, func(topic string) bool { return !t.pulls(topic) }):
 		return lacks("pull", " on this topic")
 	}
 	return nil
@@ -88,12 +91,30 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	poll := scheduler.Poll{Topic: topic, Max: asked.Max, Bytes: asked.MaxBytes, Lease: asked.Lease,
-		Consumer: asked.Consumer, Wait: asked.Wait}
-	if asked.Attempt != "" {
-		poll.Attempt = attemptNonce(scheduler.Caller(r.Context()), topic, asked.Attempt)
+	return s.answerPull(w, r, &asked, scheduler.Poll{Topic: topic}, topic)
+}
+
+// pullAny is pull for several topics.
+func (s *Server) pullAny(w http.ResponseWriter, r *http.Request) error {
+	asked, err := decoded(s, w, r, wire.DecodePullAny)
+	for _, topic := range asked.Topics {
+		err = cmp.Or(err, mayPull(r, topic))
 	}
-	_, err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
+	if err != nil {
+		return err
+	}
+	of := strings.Join(slices.Sorted(slices.Values(asked.Topics)), " ") // no topic has a blank
+	return s.answerPull(w, r, &asked, scheduler.Poll{Topics: asked.Topics}, of)
+}
+
+func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *wire.Pull, poll scheduler.Poll,
+	of string) error {
+	poll.Max, poll.Bytes, poll.Lease = asked.Max, asked.MaxBytes, asked.Lease
+	poll.Consumer, poll.Wait = asked.Consumer, asked.Wait
+	if asked.Attempt != "" {
+		poll.Attempt = attemptNonce(scheduler.Caller(r.Context()), of, asked.Attempt)
+	}
+	_, err := s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 		now := message.CeilMilli(s.cfg.Now())
 		messages := make([]wire.Pulled, len(found))
 		for i := range found {
@@ -114,7 +135,7 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.
 	defer stop(nil)
 	var revoked atomic.Pointer[error]
 	changed := func() {
-		if err := s.stillPulls(r, poll.Topic); err != nil {
+		if err := s.stillPulls(r, poll.Names()...); err != nil {
 			revoked.Store(&err)
 			stop(scheduler.ErrStopping)
 		}

@@ -44,7 +44,7 @@ func TestPull_EndsWithItsToken(t *testing.T) {
 	}{
 		"it is removed":      {nil, 401, 1},
 		"it loses the right": {pulls("b"), 403, 1},
-		"it stays":           {append(pulls("a", "b"), token("new", nil, true, false)), 200, 0},
+		"it stays":           {append(pulls("a", "b", "c"), token("new", nil, true, false)), 200, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,10 +58,15 @@ func TestPull_EndsWithItsToken(t *testing.T) {
 					<-ctx.Done()
 				}
 			}
-			d = open(t, letting(pulls("a")...), with(service{pullers: p}))
-			got := call(t, d, "POST", "/v1/topics/a/pull", `{"attempt":"x","wait":"1m"}`, as("la")...)
-			if got.status != c.status || p.gave.Load() != c.gave {
-				t.Errorf("%d; %d messages were given back, want %d and %d", got.status, p.gave.Load(), c.status, c.gave)
+			for target, body := range map[string]string{"/v1/topics/a/pull": `{"attempt":"x","wait":"1m"}`,
+				"/v1/pull": `{"topics":["a","c"],"wait":"1m"}`} {
+				p.gave.Store(0)
+				d = open(t, letting(pulls("a", "c")...), with(service{pullers: p}))
+				got := call(t, d, "POST", target, body, as("la")...)
+				if got.status != c.status || p.gave.Load() != c.gave {
+					t.Errorf("%s: %d; %d messages were given back, want %d and %d", target, got.status, p.gave.Load(), c.status,
+						c.gave)
+				}
 			}
 		})
 	}

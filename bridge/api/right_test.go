@@ -155,6 +155,7 @@ var askedOf = []askedRoute{
 	{"GET", "/v1/topics/a/leases", "", []string{"watch", "ops", "all"}},
 	{"POST", "/v1/messages/a/release", `{"reason":"stuck"}`, []string{"ops", "all"}},
 	{"POST", "/v1/topics/a/pull", `{"max":2}`, []string{"puller"}},
+	{"POST", "/v1/pull", `{"topics":["a"],"max":2}`, []string{"puller"}},
 	{"POST", "/v1/leases/" + receiptA + "/ack", "", []string{"puller"}},
 	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":"1m"}`, []string{"puller"}},
 	{"POST", "/v1/leases/" + receiptA + "/dead", `{"reason":"x"}`, []string{"puller"}},

@@ -72,7 +72,7 @@ type Hooks struct {
 // ConsumeOption changes how [Consume] works.
 type ConsumeOption func(*consumer)
 
-// Concurrency is how many messages of each topic are fetched and handled at a time, 1 to 1,000; 10 by default.
+// Concurrency is how many messages are fetched and handled at a time, 1 to 1,000; 10 by default.
 func Concurrency(n int) ConsumeOption { return func(c *consumer) { c.atOnce = n } }
 
 // Timeout is how long one message may take. Then its context ends, its lease is extended no more, and it counts as

@@ -67,10 +67,20 @@ const (
 // came within the wait. If an answer is lost, Pull asks again for the same messages. If ctx ends before the answer is
 // there, Pull gives back what was leased, which counts as no try, and takes up to 2 s longer.
 func (p *Puller) Pull(ctx context.Context, topic string, o PullOptions) ([]Pulled, error) {
+	return p.pull(ctx, "/v1/topics/"+url.PathEscape(topic)+"/pull", o, map[string]any{})
+}
+
+// PullAny is [Puller.Pull] for 1 to 32 topics at once. Each gets an equal share of the messages, as far as it has as
+// many. Of each topic one message may weigh more than MaxBytes.
+func (p *Puller) PullAny(ctx context.Context, topics []string, o PullOptions) ([]Pulled, error) {
+	return p.pull(ctx, "/v1/pull", o, map[string]any{"topics": topics})
+}
+
+func (p *Puller) pull(ctx context.Context, path string, o PullOptions, body map[string]any) ([]Pulled, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	body := map[string]any{"attempt": rand.Text()}
+	body["attempt"] = rand.Text()
 	for name, d := range map[string]time.Duration{"wait": o.Wait, "lease": o.Lease} {
 		if d != 0 {
 			body[name] = fmt.Sprintf("%dms", d.Milliseconds())
@@ -85,12 +95,12 @@ func (p *Puller) Pull(ctx context.Context, topic string, o PullOptions) ([]Pulle
 	if o.Consumer != "" {
 		body["consumer"] = o.Consumer
 	}
-	found, err := p.poll(ctx, topic, o.Wait, body)
+	found, err := p.poll(ctx, path, o.Wait, body)
 	if err != nil && ctx.Err() != nil {
 		after, stop := context.WithTimeout(context.WithoutCancel(ctx), giveBackMost)
 		defer stop()
 		delete(body, "wait")
-		left, _ := p.poll(after, topic, 0, body) // where nobody answers, leases lapse
+		left, _ := p.poll(after, path, 0, body) // where nobody answers, leases lapse
 		receipts := make([]string, len(left))
 		for i := range left {
 			receipts[i] = left[i].Receipt
@@ -100,7 +110,7 @@ func (p *Puller) Pull(ctx context.Context, topic string, o PullOptions) ([]Pulle
 	return found, err
 }
 
-func (p *Puller) poll(ctx context.Context, topic string, wait time.Duration, body map[string]any) ([]Pulled, error) {
+func (p *Puller) poll(ctx context.Context, path string, wait time.Duration, body map[string]any) ([]Pulled, error) {
 	var answer struct {
 		Messages []struct {
 			ID, UID, Topic, Key, Receipt string
@@ -114,7 +124,7 @@ func (p *Puller) poll(ctx context.Context, topic string, wait time.Duration, bod
 			LeaseMS                      int64     `json:"lease_ms"`
 		}
 	}
-	if err := p.post(ctx, "/v1/topics/"+url.PathEscape(topic)+"/pull", wait, body, &answer); err != nil {
+	if err := p.post(ctx, path, wait, body, &answer); err != nil {
 		return nil, err
 	}
 	found := make([]Pulled, len(answer.Messages))

@@ -68,6 +68,28 @@ func pullAndSettle(t *testing.T, d *dev) {
 		t.Errorf("more: %+v, %v", found, err)
 	}
 	var refused *Error
+	push("four")
+	if err := conn.PublishMsg(Tag(message("work.else", "else", "Tarry-Deliver", "pull"), In(0), As("else"))); err != nil {
+		t.Fatal(err)
+	}
+	for got := map[string]bool{}; len(got) < 2; {
+		found, err := p.PullAny(ctx, []string{"work.none", "work.go", "work.else"},
+			PullOptions{Max: 2, Wait: 10 * time.Second})
+		if err != nil || len(found) == 0 {
+			t.Fatalf("pulled %+v, %v", found, err)
+		}
+		for _, m := range found {
+			if got[m.Topic] = true; m.ID != map[string]string{"work.go": "four", "work.else": "else"}[m.Topic] {
+				t.Errorf("pulled %+v", m)
+			}
+			if err := p.Ack(ctx, m.Receipt); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	if _, err := p.PullAny(ctx, nil, PullOptions{}); !errors.As(err, &refused) || refused.Word != "invalid_topics" {
+		t.Errorf("a pull of no topics: %v", err)
+	}
 	if _, err := p.Pull(ctx, "work.*", PullOptions{}); !errors.As(err, &refused) || refused.Word != "invalid_topic" {
 		t.Errorf("a wildcard: %v", err)
 	}

@@ -19,7 +19,10 @@ const pollFor = 30 * time.Second
 // lastSent is how long a fetch goes on when its consumer stops: for what NATS has sent, which is then given back.
 const lastSent = 250 * time.Millisecond
 
-// FromPull is the source of a consumer that pulls topics over HTTP.
+// topicsAtOnce is how many topics one poll may have.
+const topicsAtOnce = 32
+
+// FromPull is the source of a consumer that pulls topics over HTTP, up to 32 by one poll, which [Concurrency] bounds.
 func FromPull(p *Puller, topics ...string) Source { return &pullSource{p, topics} }
 
 type pullSource struct {
@@ -33,9 +36,13 @@ func (s *pullSource) feeds() (all []feed, err error) {
 	}
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%.50s:%d", host, os.Getpid())
-	for _, topic := range s.topics {
+	for topics := range slices.Chunk(s.topics, topicsAtOnce) {
+		pull := func(ctx context.Context, o PullOptions) ([]Pulled, error) { return s.p.PullAny(ctx, topics, o) }
+		if len(topics) == 1 { // as every tarry knows it
+			pull = func(ctx context.Context, o PullOptions) ([]Pulled, error) { return s.p.Pull(ctx, topics[0], o) }
+		}
 		all = append(all, func(ctx context.Context, most int, take func(...*held)) error {
-			found, err := s.p.Pull(ctx, topic, PullOptions{Max: most, Wait: pollFor, Consumer: name})
+			found, err := pull(ctx, PullOptions{Max: most, Wait: pollFor, Consumer: name})
 			got := make([]*held, len(found))
 			for i, m := range found {
 				got[i] = &held{Delivery: Delivery{Topic: m.Topic, ID: m.ID, UID: m.UID, Key: m.Key, Header: m.Header,

@@ -3,6 +3,7 @@ package wire
 import (
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -16,6 +17,7 @@ const (
 	FieldWait     = "wait"
 	FieldConsumer = "consumer"
 	FieldMaxBytes = "max_bytes"
+	FieldTopics   = "topics"
 	FieldToken    = "attempt"
 	FieldReceipt  = "receipt"
 	FieldReceipts = "receipts"
@@ -27,6 +29,7 @@ const WordReceipt = "unknown_receipt"
 // The limits of a pull.
 const (
 	MaxPull      = 1000 // messages of one pull, and receipts of one settlement
+	MaxTopics    = 32   // of one pull
 	MaxConsumer  = 64   // bytes
 	MaxWait      = time.Minute
 	PullBytes    = 4 << 20 // max_bytes by default
@@ -35,6 +38,7 @@ const (
 
 // Pull is a consumer's request for ready messages.
 type Pull struct {
+	Topics   []string // of a pull of several
 	Max      int
 	Wait     time.Duration
 	Lease    time.Duration // 0: the message's, else the topic's, else 30 s
@@ -44,9 +48,30 @@ type Pull struct {
 }
 
 // DecodePull reads {"max":1, "wait":"0", "lease":"30s", "consumer":"...", "max_bytes":4194304, "attempt":"..."}; all
-// fields are optional.
+// fields are optional. DecodePullAny reads {"topics":["...", ...]} too, and needs it.
 func DecodePull(data []byte) (Pull, error) {
 	return decode(data, "a pull", (*Pull).fields, func(*Pull) error { return nil })
+}
+
+// DecodePullAny reads a pull of several topics.
+func DecodePullAny(data []byte) (Pull, error) {
+	all := func(p *Pull) []field {
+		return append(p.fields(), field{FieldTopics, func(f *fields) {
+			f.list(MaxTopics, func() {
+				if topic := f.checked(CheckOneTopic); slices.Contains(p.Topics, topic) {
+					f.invalid("have " + quote(topic) + " twice")
+				} else {
+					p.Topics = append(p.Topics, topic)
+				}
+			})
+		}})
+	}
+	return decode(data, "a pull", all, func(p *Pull) error {
+		if len(p.Topics) == 0 {
+			return invalid(FieldTopics, fmt.Sprintf("are missing; want 1 to %d", MaxTopics))
+		}
+		return nil
+	})
 }
 
 func (p *Pull) fields() []field {

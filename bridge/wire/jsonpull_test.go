@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -46,9 +47,14 @@ func FuzzReceipt(f *testing.F) {
 func FuzzDecodePull(f *testing.F) {
 	f.Add([]byte(`{"max":10,"lease":"1m","consumer":"a","max_bytes":1,"wait":0}`), "extend", false)
 	f.Add([]byte(`{"receipts":["a"],"delay":"1m"}`), "nack", true)
+	f.Add([]byte(`{"topics":["a","b.c"],"max":2}`), "nack", true)
 	f.Fuzz(func(t *testing.T, data []byte, verb string, many bool) {
 		if p, err := wire.DecodePull(data); err == nil && (p.Max < 1 || p.Max > wire.MaxPull || p.MaxBytes < 1 ||
 			p.Lease != 0 && (p.Lease < wire.LeastLease || p.Lease > wire.MostLease) || p.Wait != 0) {
+			t.Fatalf("%q is read as %+v", data, p)
+		}
+		if p, err := wire.DecodePullAny(data); err == nil && (len(p.Topics) < 1 || len(p.Topics) > wire.MaxTopics ||
+			slices.ContainsFunc(p.Topics, func(s string) bool { return wire.CheckSubject(s) != nil })) {
 			t.Fatalf("%q is read as %+v", data, p)
 		}
 		if s, err := wire.DecodeSettlement(data, verb, many); err == nil && (len(s.Receipts) > wire.MaxPull ||

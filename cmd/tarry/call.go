@@ -161,6 +161,18 @@ func oneArg(name string) cobra.PositionalArgs {
 	}
 }
 
+// someArgs requires arguments and names them in the error.
+func someArgs(name string) cobra.PositionalArgs {
+	return func(cmd *cobra.Command, args []string) error {
+		for _, arg := range args {
+			if err := oneArg(name)(cmd, []string{arg}); err != nil {
+				return err
+			}
+		}
+		return oneArg(name)(cmd, args[:min(1, len(args))])
+	}
+}
+
 // noArgs accepts no argument.
 func noArgs(_ *cobra.Command, args []string) error {
 	if len(args) > 0 {

@@ -285,7 +285,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		},
 		"pull": {
 			"pull bills", "pull bills --max 2 --wait 1s --lease 1m --consumer worker-1 --ack", "pull nothing", "pull down",
-			"pull bills --max 1001", "pull bills.*", "pull bills --wait 2m",
+			"pull bills orders.remind", "pull bills bills", "pull bills --max 1001", "pull bills.*", "pull bills --wait 2m",
 			"ack " + receipt("bills"), "ack " + receipt("bills") + " " + receipt("lost"), "ack x", "ack " + receipt("unsure"),
 			"nack " + receipt("bills") + " --delay 5m",
 			"dead " + receipt("bills") + " --reason spoiled", "extend " + receipt("bills") + " --lease 1m",
@@ -308,7 +308,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"reschedule a --if-version new",
 			"reschedule a --if-version ''", "reschedule a --priority high", "reschedule a --header novalue",
 			"reschedule a --body x --body-file y", "reschedule a --body-file testdata/missing",
-			"pull", "pull a b", "ack", "nack", "dead x", "extend",
+			"pull", "pull a ''", "ack", "nack", "dead x", "extend",
 			"release", "release a --id b", "release a --reason b", "ack a --reason b", "pull bills --wait 5",
 			"nack a --delay 5",
 			"run", "run a b", "dead lst", "dead list x", "dead requeue", "dead requeue a --older 1h",

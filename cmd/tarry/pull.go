@@ -16,14 +16,15 @@ import (
 
 func newPull(o outside) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "pull TOPIC",
+		Use:   "pull TOPIC...",
 		Short: "Fetch due messages that were pushed for pull, and lease them",
 		Long: `Fetch due messages that were pushed for pull, and lease them: the highest priority first, then the earliest
 due. Each comes with a receipt, for tarry ack, nack, dead, extend and release. Once its lease is over it is ready again,
-by its schedule of retries. If nothing comes, the exit code is 3.`,
+by its schedule of retries. Several topics, up to 32, get equal shares, as far as each has as many. If nothing comes,
+the exit code is 3.`,
 		Example: `  tarry pull bills --max 10 --wait 30s --json
   tarry pull bills --ack`,
-		Args: oneArg("TOPIC"),
+		Args: someArgs("TOPIC"),
 	}
 	flags := cmd.Flags()
 	flags.Int("max", 1, "how many at most, up to 1000")
@@ -39,16 +40,19 @@ by its schedule of retries. If nothing comes, the exit code is 3.`,
 		if err != nil {
 			return err
 		}
-		found, raw, err := c.Pull(cmd.Context(), args[0], order)
+		found, raw, err := c.Pull(cmd.Context(), args, order)
 		if err != nil {
 			return answered(err, c.json)
 		}
 		if len(found) == 0 {
-			return c.fails(exitNotFound, raw, "nothing is ready on "+printable(args[0], ""))
+			return c.fails(exitNotFound, raw, "nothing is ready on "+printable(strings.Join(args, ", "), ""))
 		}
 		receipts, texts := make([]string, len(found)), make([]string, len(found))
 		for i := range found {
 			receipts[i], texts[i] = found[i].Receipt, pulledText(c.clock, &found[i])
+			if len(args) > 1 {
+				texts[i] = fmt.Sprintf("%-8s %s\n", "topic", printable(found[i].Topic, "")) + texts[i]
+			}
 		}
 		if err := c.show(raw, strings.Join(texts, "\n")); err != nil || !*ack {
 			return err

@@ -248,6 +248,7 @@ type RejectResult struct {
 // Pulled is a leased message.
 type Pulled struct {
 	ID         string              `json:"id"`
+	Topic      string              `json:"topic"`
 	Headers    map[string][]string `json:"headers"`
 	Due        string              `json:"due"`
 	Attempt    uint32              `json:"attempt"`
@@ -257,13 +258,18 @@ type Pulled struct {
 	BodyBase64 []byte              `json:"body_base64"`
 }
 
-// Pull leases ready messages of a topic, or waits for some.
-func (c *Client) Pull(ctx context.Context, topic string, order any) (found []Pulled, raw []byte, err error) {
+// Pull leases ready messages of one topic or several, or waits for some.
+func (c *Client) Pull(ctx context.Context, topics []string, order map[string]any) (found []Pulled, raw []byte,
+	err error) {
 	patient := *c
 	patient.cfg.Timeout += wire.MaxWait + time.Second
+	path := "/v1/topics/" + Step(topics[0]) + "/pull"
+	if len(topics) > 1 {
+		path, order["topics"] = "/v1/pull", topics
+	}
 	answer, raw, err := Ask[struct {
 		Messages []Pulled `json:"messages"`
-	}](ctx, &patient, http.MethodPost, "/v1/topics/"+Step(topic)+"/pull", order)
+	}](ctx, &patient, http.MethodPost, path, order)
 	return answer.Messages, raw, err
 }
 
