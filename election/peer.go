@@ -28,6 +28,7 @@ type PeerConfig struct {
 
 const (
 	maxPeers = 64   // connections at one time
+	fromHost = 16   // of one address among them: nobody keeps the other instances out
 	maxFrame = 1024 // bytes
 	goodbye  = "bye\n"
 	// answerWithin is how long a leader whose link has ended has to show that it lives.
@@ -58,8 +59,9 @@ type peers struct {
 	suspects chan hello
 
 	mu     sync.Mutex
-	term   uint64 // under which this instance leads; 0 while it does not
-	last   uint64 // under which it led before
+	hosts  map[string]int // connections by address
+	term   uint64         // under which this instance leads; 0 while it does not
+	last   uint64         // under which it led before
 	links  map[net.Conn]bool
 	known  map[hello]bool // instances and incarnations that are or were registered
 	linked bool           // the link to the leader stands
@@ -69,7 +71,7 @@ type peers struct {
 func newPeers(n *Node, cfg PeerConfig) *peers {
 	return &peers{n: n, cfg: cfg, slots: make(chan struct{}, maxPeers), links: map[net.Conn]bool{},
 		suspects: make(chan hello, maxPeers),
-		known:    map[hello]bool{}, refused: newRefused(n.cfg.Registerer)}
+		hosts:    map[string]int{}, known: map[hello]bool{}, refused: newRefused(n.cfg.Registerer)}
 }
 
 // serve answers other instances until ctx ends.
@@ -95,17 +97,34 @@ func (p *peers) serve(ctx context.Context) {
 			pause(ctx, dialPause)
 			continue
 		}
+		host, _, _ := net.SplitHostPort(conn.RemoteAddr().String())
 		select {
 		case p.slots <- struct{}{}:
-			wg.Go(func() {
-				defer func() { <-p.slots }()
-				p.answer(ctx, conn)
-			})
+			if p.count(host, 1) <= fromHost {
+				wg.Go(func() {
+					defer func() { p.count(host, -1); <-p.slots }()
+					p.answer(ctx, conn)
+				})
+				continue
+			}
+			p.count(host, -1)
+			<-p.slots
 		default:
-			p.refused.Inc()
-			_ = conn.Close()
 		}
+		p.refused.Inc()
+		_ = conn.Close()
 	}
+}
+
+// count counts a connection of an address, and returns how many there are.
+func (p *peers) count(host string, n int) int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.hosts[host] += n; p.hosts[host] == 0 {
+		delete(p.hosts, host)
+		return 0
+	}
+	return p.hosts[host]
 }
 
 // answer lets one connection be the link of a standby, or a probe. It closes any other without an answer.

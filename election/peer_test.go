@@ -274,6 +274,17 @@ func TestPeer_RefusesStrangers(t *testing.T) {
 		}
 		crowd = append(crowd, conn)
 	}
+	elsewhere := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 2)}}
+	conn, err := elsewhere.Dial("tcp", a.peers.cfg.Listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	_ = conn.SetDeadline(time.Now().Add(peerSession))
+	_, _ = io.WriteString(conn, me(func(*hello) {}))
+	if _, err := bufio.NewReader(conn).ReadString('\n'); err != nil {
+		t.Errorf("an instance at another address is not answered: %v", err)
+	}
 	lab.Eventually(t, patience, func() error {
 		if n := value(a.peers.refused) - before; n < float64(len(frames)+1000) {
 			return fmt.Errorf("%g are refused", n)
