@@ -21,6 +21,13 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 	switch due := i.Due <= now; {
 	case i.State.Ended():
 		why = i.WhyEnded()
+	case i.Held != nil && i.Held.Until <= now:
+		why.Since, why.Next, why.By = i.Held.Until, 0, i.Held.Consumer
+		if err := led(ctx); err != nil {
+			say(message.WhyNoLeader, "its lease is over, and it waits for a leader: %v", err)
+		} else {
+			say(message.WhyTurn, "its lease is over, and the leader takes it back next")
+		}
 	case i.Held != nil:
 		why.Since, why.Next, why.By = i.Held.Since, i.Held.Until, i.Held.Consumer
 		say(message.WhyLeased, "a consumer has it, until %s at the latest", timeText(why.Next))

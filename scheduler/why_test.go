@@ -79,7 +79,7 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 			message.WhyWebhook:  waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "hook" }),
 			message.WhyPaused:   waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "pull.paused" }),
 			message.WhyLeased: waiting(-time.Second, func(i *message.Info) {
-				i.State, i.Held = message.StateInFlight, &message.Holding{Consumer: "worker", Since: 1, Until: 2}
+				i.State, i.Held = message.StateInFlight, &message.Holding{Consumer: "worker", Since: 1, Until: now + 1000}
 			}),
 			message.WhyPublishing: waiting(-time.Second, func(i *message.Info) { i.State = message.StateInFlight }),
 		} {
@@ -90,6 +90,15 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 		if got := say(waiting(-time.Second, nil), func(context.Context) error { return nobody }); got.Word !=
 			message.WhyNoLeader {
 			t.Errorf("without a leader: %+v", got)
+		}
+		lapsed := waiting(-time.Minute, func(i *message.Info) {
+			i.State, i.Held = message.StateInFlight, &message.Holding{Consumer: "worker", Since: 1, Until: now - 1000}
+		})
+		if got := say(lapsed, led); got.Word != message.WhyTurn || got.By != "worker" || got.Next != 0 {
+			t.Errorf("its lease is over: %+v", got)
+		}
+		if got := say(lapsed, func(context.Context) error { return nobody }); got.Word != message.WhyNoLeader {
+			t.Errorf("its lease is over, and nobody leads: %+v", got)
 		}
 
 		// Behind another message of its key: before the first is leased, and while it is.

@@ -519,3 +519,41 @@ func TestLapse_WakesPolls(t *testing.T) {
 		_ = stop(rig.ErrStop)
 	})
 }
+
+// However much a poll may get, no call of the timeline reads more than a few megabytes.
+func TestPull_AsksForLittleAtATime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		most := 0
+		r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { return counted{tl, &most} })
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
+		for range 20 {
+			r.Push(scheduler.Push{Topic: "work", Body: make([]byte, 1<<20)})
+		}
+		total := 0
+		for {
+			found, err := r.S.Pull(t.Context(), scheduler.Poll{Topic: "work", Max: 1000, Bytes: 64 << 20})
+			if err != nil {
+				t.Fatal(err)
+			}
+			if total += len(found); len(found) == 0 {
+				break
+			}
+		}
+		if total != 20 || most == 0 || most > 4<<20 {
+			t.Errorf("%d of 20 came, at most %d bytes a call", total, most)
+		}
+	})
+}
+
+// counted remembers the most bytes that a call of Lease asked for.
+type counted struct {
+	scheduler.Timeline
+	most *int
+}
+
+func (c counted) Lease(ctx context.Context, requests []scheduler.LeaseRequest) []scheduler.Leased {
+	for i := range requests {
+		*c.most = max(*c.most, requests[i].Bytes)
+	}
+	return c.Timeline.Lease(ctx, requests)
+}
