@@ -81,6 +81,9 @@ type undoing struct {
 // errMaybeReady ends a poll for no messages.
 var errMaybeReady = errors.New("a message may be ready")
 
+// errEnded ends a poll of whose attempt a later sending came.
+var errEnded = errors.New("a later sending of this poll came")
+
 // wait waits for messages until the poll's time is over, its client is gone or the instance stops. A poll for no
 // messages ends where another would look, and at once if that is beyond its time. One that stays does not end for what
 // comes after it, and looks for others.
@@ -98,7 +101,7 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		case !first:
 			wake, tick = nil, nil
 		case p.Max == 0 && wait <= 0 && !(p.stays && asked):
-			q.leave(w)
+			q.leaveAt(w)
 			return nil, errMaybeReady
 		case p.Max == 0 && wait > p.Wait && !p.stays:
 			q.leave(w)
@@ -124,6 +127,8 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 			found = q.leave(w)
 		}
 		switch {
+		case len(found) == 0 && w.ended:
+			return nil, errEnded
 		case ctx.Err() == nil:
 			return found, w.err
 		case errors.Is(context.Cause(ctx), ErrStopping): // its client is still there
@@ -248,6 +253,17 @@ func (q *polls) leave(w *waiter) []PulledMessage {
 	q.s.metrics.polls.Dec()
 	q.moved(w.line)
 	return nil
+}
+
+// leaveAt takes out a poll that is to ask for what may be ready. The others behind it need not leave for the same: they
+// look when it asks, or a moment later.
+func (q *polls) leaveAt(w *waiter) {
+	q.mu.Lock()
+	if l := w.line; w.stays && len(l.polls) > 1 {
+		l.next = q.s.cfg.Clock.Milli().Add(passRest)
+	}
+	q.mu.Unlock()
+	q.leave(w)
 }
 
 // Hear tells the polls of a topic that a message is due earlier than all that they know; without a topic, all polls
@@ -539,7 +555,8 @@ func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bu
 	}
 	for bucket, count := range counts {
 		h.requests = append(h.requests, LeaseRequest{Bucket: bucket, Topic: h.topic, Limit: count,
-			Bytes: min(w.Bytes/len(counts), leaseBytes), Over: bucket == first, Nonce: nonce, Again: w.Attempt != 0, Keep: keep, Now: h.now,
+			Bytes: min(w.Bytes/len(counts), leaseBytes), Over: bucket == first, Nonce: nonce, Again: w.Attempt != 0,
+			Keep: keep, Now: h.now,
 			From: message.CeilMilli(h.s.cfg.Clock.Latest()), Length: length, Fixed: w.Lease > 0, Consumer: w.Consumer,
 			Pauses: h.pauses})
 		h.of = append(h.of, i)
@@ -570,6 +587,7 @@ func (h *handing) lease(ctx context.Context) error {
 					h.next[r.Bucket] = l.Next
 				} else if len(l.Messages) == 0 && r.Limit > 0 {
 					h.batch[poll].ended = true
+					h.next[r.Bucket] = h.now // it looked for nobody
 				}
 				for _, m := range l.Messages {
 					h.found[poll] = append(h.found[poll], PulledMessage{m, r.Nonce})

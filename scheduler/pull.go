@@ -91,6 +91,9 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		wait = s.pullAny
 	}
 	found, err := wait(ctx, p)
+	if errors.Is(err, errEnded) {
+		return nil, nil
+	}
 	if slices.ContainsFunc(found, s.over()) { // this instance was suspended
 		if p.Attempt == 0 { // else its repeat may hold them
 			s.GiveBack(ctx, found)
@@ -125,16 +128,20 @@ func (s *Scheduler) again(ctx context.Context, p *Poll) ([]PulledMessage, error)
 // sending counts a sending in the attempt's bucket. While that does not answer the next one counts, as all instances
 // see it: only at the moment when that changes may a repeat pass for the first sending.
 func (s *Scheduler) sending(ctx context.Context, attempt Nonce, keep time.Duration) (before int, err error) {
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer stop()
 	n := s.cfg.Timeline.Buckets()
 	bucket := message.Bucket(uint64(attempt) % uint64(n))
 	for i := message.Bucket(1); i < n && !s.queues.watch.answers(bucket); i++ {
 		bucket = (bucket + 1) % n
 	}
-	before, err = s.cfg.Timeline.Sending(ctx, bucket, attempt, keep, s.cfg.Clock.Milli())
-	if errors.Is(err, ErrOutcomeUnknown) {
-		before, err = s.cfg.Timeline.Sending(ctx, bucket, attempt, keep, s.cfg.Clock.Milli())
+	for range min(n, 2) { // it may have gone away at this moment
+		call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
+		before, err = s.cfg.Timeline.Sending(call, bucket, attempt, keep, s.cfg.Clock.Milli())
+		stop()
+		if err == nil {
+			break
+		}
+		s.queues.watch.suspect()
+		bucket = (bucket + 1) % n
 	}
 	return before, err
 }

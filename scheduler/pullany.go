@@ -4,48 +4,47 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 )
 
 // pullAny leases ready messages of several topics, or waits until some are. It waits in the lines of all of them for no
 // messages, which asks nothing of the timeline beyond what the lines ask anyway.
 func (s *Scheduler) pullAny(ctx context.Context, p Poll) ([]PulledMessage, error) {
-	first := rand.IntN(len(p.Topics))
-	p.Topics = slices.Concat(p.Topics[first:], p.Topics[:first]) // what is ready on one always must not keep others back
-	until := time.Now().Add(p.Wait)
-	woken := make([]bool, len(p.Topics))
-	for {
+	woken := map[string]bool{}
+	for until := time.Now().Add(p.Wait); ; {
+		first := rand.IntN(len(p.Topics)) // what is always ready on one must not keep others back
+		p.Topics = slices.Concat(p.Topics[first:], p.Topics[:first])
 		found, err := s.pullShares(ctx, p, woken)
 		left := time.Until(until)
-		if len(found) > 0 || err != nil || left <= 0 {
-			return found, err
-		}
-		if slices.Contains(woken, true) { // others were quicker
-			_ = Sleep(ctx, passRest)
-		}
-		if woken = s.awaitAny(ctx, p.Topics, left); !slices.Contains(woken, true) {
+		switch {
+		case errors.Is(err, errEnded):
 			return nil, nil
+		case len(found) > 0 || left <= 0 || ctx.Err() != nil:
+			return found, err
+		case err != nil:
+			_ = Sleep(ctx, min(passRetry, left))
+		default:
+			if len(woken) > 0 { // others were quicker
+				_ = Sleep(ctx, passRest)
+			}
+			woken = s.awaitAny(ctx, p.Topics, left)
 		}
 	}
 }
 
-// pullShares leases what is ready: as equal shares as there are messages for. Of the topics that woke the poll it asks
-// for one at least, which tells their lines when more will be ready.
-func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken []bool) (found []PulledMessage, err error) {
-	ready, bytes := make([]int, len(p.Topics)), p.Bytes
-	counts, err := s.PullCounts(ctx, p.Topics, []time.Duration{0})
-	for i := range ready {
-		if ready[i] = p.Max; err == nil { // else a bucket does not answer
-			ready[i] = counts[i].Due[0]
-		}
-		if woken[i] {
-			ready[i] = max(ready[i], 1)
+// pullShares leases what is ready: as equal shares as there are messages for. If nothing is, it asks for one of each
+// topic that woke the poll, which tells their lines when more will be ready.
+func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken map[string]bool) (found []PulledMessage, err error) {
+	ready, err := s.readyOn(ctx, p.Topics, p.Max)
+	if err == nil && slices.Max(ready) == 0 {
+		for i, topic := range p.Topics {
+			ready[i] = map[bool]int{true: 1}[woken[topic]]
 		}
 	}
-	err = nil
+	bytes := p.Bytes
 	for i, n := range shares(ready, p.Max) {
 		one := p
 		one.Topic, one.Topics, one.Wait, one.Max, one.Bytes = p.Topics[i], nil, 0, n, bytes
@@ -73,6 +72,31 @@ func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken []bool) (found
 	return found, err
 }
 
+// readyOn returns how many messages are ready on topics that are not paused, as far as most matters. A bucket that does
+// not answer is left out; an error means that none answered.
+func (s *Scheduler) readyOn(ctx context.Context, topics []string, most int) (ready []int, err error) {
+	ready, answered := make([]int, len(topics)), false
+	wants := make([]TopicWant, len(topics))
+	for i, topic := range topics {
+		wants[i] = TopicWant{topic, min(most, most/int(s.cfg.Timeline.Buckets())+shareMore)}
+	}
+	for _, f := range s.ready(ctx, wants, s.cfg.Clock.Milli()) {
+		for i := range f.Topics {
+			ready[i] += len(f.Topics[i].Ranks)
+		}
+		answered, err = answered || f.Err == nil, cmp.Or(err, f.Err)
+	}
+	for i, topic := range topics {
+		if paused, _, err := s.paused(ctx, topic); paused && err == nil {
+			ready[i] = 0
+		}
+	}
+	if answered || err == nil {
+		return ready, nil
+	}
+	return ready, fmt.Errorf("pull: %w", Looked("look what is ready", err))
+}
+
 // shares divides most among topics, by how many of each are ready.
 func shares(ready []int, most int) []int {
 	all := make([]int, len(ready))
@@ -92,19 +116,23 @@ func shares(ready []int, most int) []int {
 
 // awaitAny waits until a message may be ready, and returns on which topics that is. It is none once the time is over,
 // the client is gone or the instance stops.
-func (s *Scheduler) awaitAny(ctx context.Context, topics []string, within time.Duration) (woken []bool) {
+func (s *Scheduler) awaitAny(ctx context.Context, topics []string, within time.Duration) map[string]bool {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
-	woken = make([]bool, len(topics))
-	var group sync.WaitGroup
-	for i, topic := range topics {
-		group.Go(func() {
-			_, err := s.polls.wait(ctx, Poll{Topic: topic, Wait: within, stays: true})
-			if woken[i] = errors.Is(err, errMaybeReady); woken[i] {
-				stop()
+	woken, ends := map[string]bool{}, make(chan string, len(topics))
+	for _, topic := range topics {
+		go func() { // ends with ctx, and is waited for
+			if _, err := s.polls.wait(ctx, Poll{Topic: topic, Wait: within, stays: true}); !errors.Is(err, errMaybeReady) {
+				topic = ""
 			}
-		})
+			ends <- topic
+		}()
 	}
-	group.Wait()
+	for range topics {
+		if topic := <-ends; topic != "" {
+			woken[topic] = true
+			stop()
+		}
+	}
 	return woken
 }

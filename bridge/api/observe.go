@@ -1,6 +1,7 @@
 package api
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/http"
@@ -48,8 +49,9 @@ type observed struct {
 	bytes   int
 	visit   *visit // of an operator's action, else nil
 
-	admitted bool // its caller may make it
-	whole    bool // its body was read
+	took     time.Duration // until it was answered, if the connection was read on then
+	admitted bool          // its caller may make it
+	whole    bool          // its body was read
 }
 
 func (s *Server) observe(w http.ResponseWriter, r *http.Request) *observed {
@@ -91,7 +93,7 @@ func (o *observed) done() {
 			failure = nil
 		}
 	}
-	took := time.Since(o.started)
+	took := cmp.Or(o.took, time.Since(o.started))
 	o.s.metrics.requests.WithLabelValues(route, strconv.Itoa(o.status)).Inc()
 	o.s.metrics.seconds.WithLabelValues(route).Observe(took.Seconds())
 	o.audited(took)

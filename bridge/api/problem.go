@@ -103,12 +103,15 @@ func (o *observed) linger() {
 	control := http.NewResponseController(o)
 	_ = control.Flush()
 	at.leave()
-	if !o.admitted {
-		_ = control.SetReadDeadline(time.Now().Add(strangerLinger))
+	o.took = time.Since(o.started)
+	within := strangerLinger
+	if o.admitted {
+		within = o.s.cfg.ReadTimeout
 	}
+	_ = control.SetReadDeadline(time.Now().Add(within))
 	defer context.AfterFunc(o.s.stopping, func() { _ = control.SetReadDeadline(time.Now()) })()
 	if o.r.Header.Get("Expect") == "" { // else to read would ask for the body
-		_, _ = io.Copy(io.Discard, o.r.Body) // until http.read_timeout
+		_, _ = io.Copy(io.Discard, o.r.Body)
 	}
 }
 

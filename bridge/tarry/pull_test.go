@@ -134,3 +134,33 @@ func TestPuller_RepeatsWhatWasNotAnswered(t *testing.T) {
 		t.Errorf("canceled: %v", err)
 	}
 }
+
+// An instance from before polls of several topics refuses them: it is asked for one topic after the other.
+func TestFromPull_AsksOlderInstancesToo(t *testing.T) {
+	t.Parallel()
+	old := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		topic, one := strings.CutPrefix(strings.TrimSuffix(r.URL.Path, "/pull"), "/v1/topics/")
+		switch {
+		case strings.HasPrefix(r.URL.Path, "/v1/leases/"):
+			_, _ = io.WriteString(w, `{"results":[{"state":"delivered"}]}`)
+		case one:
+			_, _ = io.WriteString(w, `{"messages":[{"id":"x","topic":"`+topic+`","receipt":"r","lease_ms":60000}]}`)
+		default:
+			w.WriteHeader(http.StatusNotFound)
+			_, _ = io.WriteString(w, `{"error":"unknown_route","detail":"there is nothing at this path"}`)
+		}
+	}))
+	t.Cleanup(old.Close)
+	ctx, stop := context.WithTimeout(t.Context(), 30*time.Second)
+	defer stop()
+	seen := map[string]bool{}
+	err := Consume(ctx, FromPull(&Puller{URL: old.URL}, "a", "b", "a"), func(_ context.Context, d Delivery) error {
+		if seen[d.Topic] = true; len(seen) == 2 {
+			stop()
+		}
+		return nil
+	}, Concurrency(1))
+	if err != nil || !seen["a"] || !seen["b"] {
+		t.Errorf("%v; handled %v", err, seen)
+	}
+}

@@ -36,10 +36,23 @@ func (s *pullSource) feeds() (all []feed, err error) {
 	}
 	host, _ := os.Hostname()
 	name := fmt.Sprintf("%.50s:%d", host, os.Getpid())
-	for topics := range slices.Chunk(s.topics, topicsAtOnce) {
-		pull := func(ctx context.Context, o PullOptions) ([]Pulled, error) { return s.p.PullAny(ctx, topics, o) }
-		if len(topics) == 1 { // as every tarry knows it
-			pull = func(ctx context.Context, o PullOptions) ([]Pulled, error) { return s.p.Pull(ctx, topics[0], o) }
+	sorted := slices.Clone(s.topics)
+	slices.Sort(sorted)
+	for topics := range slices.Chunk(slices.Compact(sorted), topicsAtOnce) {
+		turn, old := 0, len(topics) == 1
+		pull := func(ctx context.Context, o PullOptions) (found []Pulled, err error) {
+			if !old {
+				found, err = s.p.PullAny(ctx, topics, o)
+				var refused *Error
+				old = errors.As(err, &refused) && refused.Word == "unknown_route" // an instance that knows one topic alone
+			}
+			if old {
+				if turn++; len(topics) > 1 {
+					o.Wait, old = time.Second, turn%60 != 0 // it may have been upgraded
+				}
+				return s.p.Pull(ctx, topics[turn%len(topics)], o)
+			}
+			return found, err
 		}
 		all = append(all, func(ctx context.Context, most int, take func(...*held)) error {
 			found, err := pull(ctx, PullOptions{Max: most, Wait: pollFor, Consumer: name})

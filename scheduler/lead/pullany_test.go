@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -172,4 +173,106 @@ func TestPullAny_GivesBackWhatNobodyGets(t *testing.T) {
 			t.Errorf("then came %v", got)
 		}
 	})
+}
+
+// What cannot be had of one topic does not keep the others back: a paused one, and one whose bucket is away.
+func TestPullAny_TakesWhatCanBeHad(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := severalTopics(t)
+		for range 30 {
+			r.Push(scheduler.Push{Topic: "b"})
+			r.Push(scheduler.Push{Topic: "paused"})
+		}
+		if _, err := r.S.Pause(t.Context(), "paused", "ann"); err != nil {
+			t.Fatal(err)
+		}
+		for range 20 {
+			began := time.Now()
+			got, _ := pullTopics(t, r.S, scheduler.Poll{Max: 1, Wait: 10 * time.Second}, "paused", "b")
+			if got["b"] != 1 || time.Since(began) > time.Second {
+				t.Errorf("after %s came %v", time.Since(began), got)
+			}
+		}
+		before := store.looks
+		if got, _ := pullTopics(t, r.S, scheduler.Poll{Max: 1, Wait: 10 * time.Second}, "paused", "none"); len(got) > 0 {
+			t.Errorf("of a paused topic came %v", got)
+		}
+		if n := store.looks - before; n > 40 {
+			t.Errorf("a paused topic cost %d looks in 10 s", n)
+		}
+	})
+}
+
+// A poll of several topics whose client sent it again ends when it would take something, and asks no more.
+func TestPullAny_EndsForALaterSending(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := severalTopics(t)
+		other := r.Scheduler()
+		r.Serve(other)
+		p := scheduler.Poll{Max: 1, Wait: 30 * time.Second, Attempt: 77}
+		first, began := make(chan time.Duration, 1), time.Now()
+		go func() {
+			pullTopics(t, r.S, p, "a", "b")
+			first <- time.Since(began)
+		}()
+		synctest.Wait()
+		p.Wait = 0
+		pullTopics(t, other, p, "a", "b") // its client has what it wants
+		synctest.Wait()
+		before := store.looks
+		r.Push(scheduler.Push{Topic: "b", Delay: time.Second})
+		if took := <-first; took > 2*time.Second {
+			t.Errorf("it ended after %s", took)
+		}
+		if n := store.looks - before; n > 5 {
+			t.Errorf("it looked %d times", n)
+		}
+		if got, _ := pullTopics(t, other, scheduler.Poll{Max: 1}, "a", "b"); got["b"] != 1 {
+			t.Errorf("then came %v", got)
+		}
+	})
+}
+
+// One message wakes few of many polls.
+func TestPullAny_WakesNoHerd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var looks atomic.Int64
+		r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { return behind{tl, &looks} })
+		r.Topics(&scheduler.Topic{Pattern: ">", Deliver: scheduler.DeliverPull})
+		const polls = 100
+		came := make(chan int, polls)
+		for range polls {
+			go func() {
+				_, found := pullTopics(t, r.S, scheduler.Poll{Max: 1, Wait: 20 * time.Second}, "a", "b")
+				came <- len(found)
+			}()
+		}
+		time.Sleep(time.Second)
+		before := looks.Load()
+		r.Push(scheduler.Push{Topic: "a", Delay: time.Second})
+		time.Sleep(2 * time.Second)
+		if len(came) != 1 || <-came != 1 {
+			t.Errorf("%d polls have ended", len(came))
+		}
+		if n := looks.Load() - before; n > 20 {
+			t.Errorf("one message cost %d looks", n)
+		}
+		for range polls - 1 {
+			<-came
+		}
+	})
+}
+
+// behind is a timeline that takes a millisecond to say what is ready.
+type behind struct {
+	scheduler.Timeline
+	looks *atomic.Int64
+}
+
+func (b behind) Ready(ctx context.Context, wants []scheduler.Want, now message.Milli) []scheduler.Found {
+	if wants[0].Topics[0].Count > 0 {
+		b.looks.Add(1)
+	}
+	time.Sleep(time.Millisecond)
+	return b.Timeline.Ready(ctx, wants, now)
 }

@@ -92,7 +92,7 @@ func settings() []setting {
 				"and localhost are always allowed"},
 		{name: "http.proxies", of: serve, limit: several{of: network(), max: 64},
 			help: "addresses and networks of proxies that limit their clients; of the memory for request bodies, any " +
-				"other caller, by its token or else its address, may hold at most a quarter"},
+				"other caller, by its token or else its address, may hold at most a quarter, and of http.connections three"},
 		{name: "http.body_limit", fallback: "8MiB", of: serve | migrate, limit: size(64*kib, 256*mib),
 			help: "largest body of one request, also of a batch; body and headers of a message may have 1/128 less, " +
 				"however it is pushed"},
