@@ -539,9 +539,6 @@ func (h *handing) look(ctx context.Context, wanted, each int) ([]place, error) {
 	return places, nil
 }
 
-// leaseBytes bounds what one call of Lease reads in a bucket: a timeline may serve nobody else meanwhile.
-const leaseBytes = 4 << 20
-
 // request adds the requests of a poll, which takes counts from the buckets; the first message is in the bucket first.
 func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bucket) {
 	w := h.batch[i]
@@ -555,8 +552,7 @@ func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bu
 	}
 	for bucket, count := range counts {
 		h.requests = append(h.requests, LeaseRequest{Bucket: bucket, Topic: h.topic, Limit: count,
-			Bytes: min(w.Bytes/len(counts), leaseBytes), Over: bucket == first, Nonce: nonce, Again: w.Attempt != 0,
-			Keep: keep, Now: h.now,
+			Bytes: w.Bytes / len(counts), Over: bucket == first, Nonce: nonce, Again: w.Attempt != 0, Keep: keep, Now: h.now,
 			From: message.CeilMilli(h.s.cfg.Clock.Latest()), Length: length, Fixed: w.Lease > 0, Consumer: w.Consumer,
 			Pauses: h.pauses})
 		h.of = append(h.of, i)

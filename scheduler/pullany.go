@@ -41,7 +41,9 @@ func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken map[string]boo
 	ready, err := s.readyOn(ctx, p.Topics, p.Max)
 	if err == nil && slices.Max(ready) == 0 {
 		for i, topic := range p.Topics {
-			ready[i] = map[bool]int{true: 1}[woken[topic]]
+			if woken[topic] {
+				ready[i] = 1
+			}
 		}
 	}
 	bytes := p.Bytes
