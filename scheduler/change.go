@@ -44,7 +44,7 @@ func (r *AmendResult) Effect(bucket message.Bucket) (made Effect) {
 // Effect returns what the requeue of a dead message changed: the dead message, and the new one that continues it.
 func (r *RequeueResult) Effect(bucket message.Bucket, dead message.UID) (made Effect) {
 	if r.Code == RequeueDone {
-		made.Changes = []Recorded{{dead, r.Dead, bucket, r.Number}, {r.Info.UID, 1, bucket, r.Number}}
+		made.Changes = []Recorded{{dead, r.Old, bucket, r.Number}, {r.Info.UID, 1, bucket, r.Number}}
 		made.Earlier = r.Earlier
 	}
 	return made

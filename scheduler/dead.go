@@ -79,47 +79,51 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	if err := s.checkDue(m.Due, now); err != nil {
 		return Accepted{}, fmt.Errorf("requeue: %w", err)
 	}
-	for range requeueTries {
-		if m.UID, err = s.cfg.IDs.Next(info.UID.Hash()); err != nil {
-			return Accepted{}, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
-		}
-		var a Accepted
-		if a, err = s.requeue(ctx, &info, &m); !errors.Is(err, errTaken) {
-			return a, err
-		}
+	result, err := s.requeue(ctx, info.UID, 0, &m)
+	a := answer(&m, AddResult{})
+	switch {
+	case err != nil:
+		return a, err
+	case result.Code == RequeueDone:
+		return a, nil
+	case result.Code == RequeueNamed:
+		a.UID, a.Due, a.State, a.Version = result.Info.UID, result.Info.Due, result.Info.State, result.Info.Version
+		return a, named(&result.Info)
+	case result.Code == RequeueNotDead:
+		return Accepted{}, notDead(&result.Info)
 	}
-	return Accepted{}, err
+	return Accepted{}, ErrUnknownID
+}
+
+// named returns an error that gives the message that has a name.
+func named(i *message.Info) error {
+	return fmt.Errorf("%w: the message %s has it and has not ended", ErrDuplicateID, i.UID)
 }
 
 // requeueTries is how many uids a requeue tries: another instance may use the same machine id.
 const requeueTries = 3
 
-var errTaken = fmt.Errorf("%w: the uid for the requeued message is taken", ErrUnavailable)
-
-// requeue gives a dead message the life m.
-func (s *Scheduler) requeue(ctx context.Context, info *message.Info, m *message.Message) (Accepted, error) {
-	a := answer(m, AddResult{})
-	var result RequeueResult
-	requeue := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Effect, error) {
-		var err error
-		result, err = s.cfg.Timeline.Requeue(ctx, info.UID, m, now)
-		return result.Effect(bucket, info.UID), err
+// requeue gives a message the life m, under a fresh uid. waits is the version of a message that waits, or 0 for a dead
+// one.
+func (s *Scheduler) requeue(ctx context.Context, old message.UID, waits uint64,
+	m *message.Message) (result RequeueResult, err error) {
+	for range requeueTries {
+		if m.UID, err = s.cfg.IDs.Next(old.Hash()); err != nil {
+			return result, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
+		}
+		as, err := s.change(ctx, s.of(m.UID),
+			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
+				result, err = s.cfg.Timeline.Requeue(ctx, old, waits, m, now)
+				return result.Effect(bucket, old), err
+			})
+		if err != nil {
+			return result, fmt.Errorf("requeue %s: %w", old, err)
+		}
+		if result.Info.Bare = as.bare; result.Code != RequeueTaken {
+			return result, nil
+		}
 	}
-	if _, err := s.change(ctx, s.of(m.UID), requeue); err != nil {
-		return a, fmt.Errorf("requeue %s: %w", info.UID, err)
-	}
-	switch result.Code {
-	case RequeueDone:
-		return a, nil
-	case RequeueNamed:
-		a.UID, a.Due, a.State, a.Version = result.Info.UID, result.Info.Due, result.Info.State, result.Info.Version
-		return a, fmt.Errorf("%w: the message %s has it and has not ended", ErrDuplicateID, a.UID)
-	case RequeueNotDead:
-		return Accepted{}, notDead(&result.Info)
-	case RequeueTaken:
-		return Accepted{}, errTaken
-	}
-	return Accepted{}, ErrUnknownID
+	return result, fmt.Errorf("%w: the uid for the requeued message is taken", ErrUnavailable)
 }
 
 // dead finds the dead message that a reference means: the last dead one under a name.

@@ -119,12 +119,12 @@ type lostRequeue struct {
 	full error
 }
 
-func (s *lostRequeue) Requeue(ctx context.Context, dead message.UID, m *message.Message,
+func (s *lostRequeue) Requeue(ctx context.Context, dead message.UID, waits uint64, m *message.Message,
 	now message.Milli) (scheduler.RequeueResult, error) {
 	if s.lost == 0 && s.full != nil {
 		return scheduler.RequeueResult{}, s.full
 	}
-	result, err := s.Timeline.Requeue(ctx, dead, m, now)
+	result, err := s.Timeline.Requeue(ctx, dead, waits, m, now)
 	if err == nil && s.lost > 0 {
 		s.lost--
 		return scheduler.RequeueResult{}, scheduler.ErrOutcomeUnknown

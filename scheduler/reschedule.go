@@ -107,8 +107,36 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 		return AmendResult{Code: AmendEnded, Info: *info}, nil
 	case result.Code == AmendUnknown:
 		return AmendResult{}, fmt.Errorf("%w: the journal has it and the store does not, yet", ErrUnavailable)
+	case result.Code == AmendTried:
+		return s.renew(ctx, &a)
 	}
 	result.Info.Bare = as.bare
+	return result, nil
+}
+
+// renew makes an edit under a fresh uid. Consumers have tried the message, and may skip a uid that they know.
+func (s *Scheduler) renew(ctx context.Context, a *Amend) (AmendResult, error) {
+	m := *a.Message
+	m.Attempt, m.Mark, m.Origin = 1, message.Mark{}, ""
+	made, err := s.requeue(ctx, a.UID, a.Version, &m)
+	if err != nil {
+		return AmendResult{}, err
+	}
+	result := AmendResult{Info: made.Info}
+	switch i := &made.Info; {
+	case made.Code == RequeueDone:
+		result.Code = AmendDone
+	case made.Code == RequeueNamed:
+		return AmendResult{}, named(i)
+	case i.State == message.StateInFlight:
+		result.Code = AmendInFlight
+	case i.State.Ended():
+		result.Code = AmendEnded
+	case i.Mark.Uncertain:
+		result.Code = AmendMaybe
+	case made.Code == RequeueNotDead:
+		result.Code = AmendVersion
+	}
 	return result, nil
 }
 
@@ -204,7 +232,8 @@ func (s *Scheduler) checkDue(due message.Milli, now time.Time) error {
 	return nil
 }
 
-var amendWords = []string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch"}
+var amendWords = []string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch",
+	"tried"}
 
 // String returns the code's word in metrics and logs.
 func (c AmendCode) String() string { return word(amendWords, c) }

@@ -30,10 +30,12 @@ type Steering interface {
 	// Claims lists up to limit claimed messages by uid, after the given one, whosever claims they are. Leased ones are not
 	// among them.
 	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
-	// Requeue replaces a dead message by m, which waits in the same bucket under a new uid and under the name of the
-	// dead message, if it has one. The dead message becomes canceled (KindRequeued, which names m). If it was
-	// uncertain, m is uncertain from the start: a cancel by name concerns both.
-	Requeue(ctx context.Context, dead message.UID, m *message.Message, now message.Milli) (RequeueResult, error)
+	// Requeue replaces a message by m, which waits in the same bucket under a new uid and under the name of the old
+	// one, if it has one. waits is 0 for a dead message. Else it is the version of a message that waits and was certainly
+	// not delivered. The old message becomes canceled (KindRequeued, which names m). If it was uncertain, m is uncertain
+	// from the start: a cancel by name concerns both.
+	Requeue(ctx context.Context, old message.UID, waits uint64, m *message.Message,
+		now message.Milli) (RequeueResult, error)
 	// Purge ends dead messages of one bucket for good: they become canceled, with the kind KindPurged. It returns those
 	// that were dead, or had been purged before.
 	Purge(ctx context.Context, bucket message.Bucket, uids []message.UID,
@@ -98,6 +100,8 @@ const (
 	AmendEnded
 	// AmendVersion: the message has another version, which is in Info.
 	AmendVersion
+	// AmendTried: consumers have tried the message, so other content needs another uid (Requeue).
+	AmendTried
 )
 
 // AmendResult is the result of an amend.
@@ -139,7 +143,7 @@ const (
 	RequeueUnknown RequeueCode = iota
 	// RequeueDone: the message waits again.
 	RequeueDone
-	// RequeueNotDead: the message is not dead. Info says what it is.
+	// RequeueNotDead: the message is not dead, or does not wait at that version. Info says what it is.
 	RequeueNotDead
 	// RequeueNamed: the name now belongs to a live message, which Info describes.
 	RequeueNamed
@@ -151,8 +155,8 @@ const (
 type RequeueResult struct {
 	Code RequeueCode
 	Info message.Info
-	// Dead is the version that the dead message has now.
-	Dead    uint64
+	// Old is the version that the old message has now.
+	Old     uint64
 	Earlier []Earlier
 	Number  uint64
 }

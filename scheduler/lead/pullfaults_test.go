@@ -519,3 +519,44 @@ func TestLapse_WakesPolls(t *testing.T) {
 		_ = stop(rig.ErrStop)
 	})
 }
+
+// A consumer may skip a uid or a webhook-id that it knows. What it has tried comes with other content under another.
+func TestPull_GivesOtherContentAnotherUID(t *testing.T) {
+	for how, edit := range map[string]scheduler.Edit{"edited": {Body: []byte("pay 50"), HasBody: true},
+		"edited and brought forward": {Body: []byte("pay 50"), HasBody: true, HasDelay: true, Version: 2},
+		"replaced":                   {}} {
+		t.Run(how, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := rig.New(t, 1, nil)
+				r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
+				p := scheduler.Push{Topic: "work", ID: "bill-7", Body: []byte("pay 100"), Merge: message.MergeReplace,
+					Retry: message.Retry{Delays: []time.Duration{time.Minute, time.Minute}}}
+				bill := r.Push(p)
+				first := pullOn(t, r.S, scheduler.Poll{Max: 1})
+				settle(t, r, first[0], scheduler.Settlement{Verb: scheduler.Nack})
+				var now message.UID
+				if how == "replaced" {
+					p.Body, p.Delay = []byte("pay 50"), time.Minute
+					now = r.Push(p).UID
+				} else {
+					got, err := r.S.Reschedule(t.Context(), scheduler.Ref{ID: "bill-7"}, edit)
+					if err != nil || got.Code != scheduler.AmendDone {
+						t.Fatalf("edit: %s, %v", got.Code, err)
+					}
+					now = got.Info.UID
+				}
+				time.Sleep(2 * time.Minute)
+				again := pullOn(t, r.S, scheduler.Poll{Max: 3})
+				if len(again) != 1 || again[0].UID != now || now == bill.UID || again[0].Mark.Refusals != 0 ||
+					string(again[0].Body) != "pay 50" {
+					t.Fatalf("first %s, then %+v under %s", bill.UID, again, now)
+				}
+				// Whoever knows the first uid alone cancels what became of it, or learns where it went.
+				if got, err := r.S.Reschedule(t.Context(), scheduler.Ref{UID: bill.UID}, edit); err != nil ||
+					got.Code != scheduler.AmendEnded {
+					t.Fatalf("edit of the first: %s, %v", got.Code, err)
+				}
+			})
+		})
+	}
+}

@@ -14,13 +14,13 @@ const (
 	KindAbsorbed Kind = 2
 	// KindReplaced: the message took the content, due time and priority of another push.
 	KindReplaced Kind = 3
-	// KindGaveWay: the message came back while a later push of its name waited, and ended.
+	// KindGaveWay: consumers had the message, or the leader, when a later push of its name replaced it. It ended.
 	KindGaveWay Kind = 4
 	// KindYielded: the message waited as the next one under its name, and ended when the earlier one came back.
 	KindYielded Kind = 5
-	// KindRequeued: the message was dead, and continues as the other message.
+	// KindRequeued: the message was dead, or consumers had tried it when it was edited. It continues as the other message.
 	KindRequeued Kind = 6
-	// KindRequeue: the message continues the other message, which was dead.
+	// KindRequeue: the message continues the other message.
 	KindRequeue Kind = 7
 	// KindPurged: the message was dead and was purged.
 	KindPurged Kind = 8

@@ -215,7 +215,8 @@ func Hash(s string) uint16 { return uint16(crc32.ChecksumIEEE([]byte(s))) }
 //
 // A message may wait as the next one under a name while the earlier one is in flight. When the earlier one comes back,
 // the two meet: replace and debounce end the earlier one (KindGaveWay); keep ends the later one (KindYielded) if it is
-// still waiting.
+// still waiting. What consumers have tried and waits again keeps its content: replace and debounce end it
+// (KindGaveWay), and the push is new.
 //
 // A push that was absorbed, or whose content won, is remembered under its own uid as canceled (KindMerged, which names
 // the message) for as long as ends are. A push that is sent twice therefore merges once. Which of two pushes came first

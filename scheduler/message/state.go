@@ -114,6 +114,8 @@ var transitions = append([]Transition{
 	{StateWaiting, StateExpired, KindTried},     // likewise, after a try
 	{StateInFlight, StateDead, KindPlain},       // finish
 	{StateInFlight, StateCanceled, KindGaveWay}, // return of a message that a later push of its name has replaced
+	{StateWaiting, StateCanceled, KindGaveWay},  // a push replaced what consumers have tried
+	{StateWaiting, StateCanceled, KindRequeued}, // an edit of what consumers have tried
 	{StateDead, StateCanceled, KindRequeued},    // requeue as another message
 	{StateDead, StateCanceled, KindPurged},      // purge
 

@@ -86,7 +86,7 @@ var amendPromises = []promise{
 			scheduler.ErrBehind) {
 			t.Errorf("an edit beyond the limit: %v", err)
 		}
-		if _, err := t.tl.Requeue(t.Context(), dead.UID, Message(200, Named("order-3")), t.now); !errors.Is(err,
+		if _, err := t.tl.Requeue(t.Context(), dead.UID, 0, Message(200, Named("order-3")), t.now); !errors.Is(err,
 			scheduler.ErrBehind) {
 			t.Errorf("a requeue beyond the limit: %v", err)
 		}

@@ -27,11 +27,18 @@ func requeueWord(c scheduler.RequeueCode) string {
 	return "invalid"
 }
 
-// requeue sends a requeue twice. The second answer must mean the same as the first, and change nothing.
+// requeue requeues a dead message.
 func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.RequeueCode) scheduler.RequeueResult {
 	t.Helper()
+	return t.renew(dead, 0, m, want)
+}
+
+// renew sends a requeue twice. The second answer must mean the same as the first, and change nothing.
+func (t *trial) renew(dead message.UID, waits uint64, m *message.Message,
+	want scheduler.RequeueCode) scheduler.RequeueResult {
+	t.Helper()
 	ask := func() scheduler.RequeueResult {
-		r, err := t.tl.Requeue(t.Context(), dead, m, t.now)
+		r, err := t.tl.Requeue(t.Context(), dead, waits, m, t.now)
 		t.must("requeue", err)
 		if r.Code != want {
 			t.Fatalf("requeue of %s: got %s, want %s", dead, requeueWord(r.Code), requeueWord(want))
@@ -50,8 +57,8 @@ func (t *trial) requeue(dead message.UID, m *message.Message, want scheduler.Req
 	t.now++
 	second := ask()
 	t.now--
-	if headOf(second.Earlier) != 0 || second.Dead != first.Dead || second.Info.UID != first.Info.UID {
-		t.Fatalf("requeue of %s, sent twice: version %d then %d, head %d", dead, first.Dead, second.Dead,
+	if headOf(second.Earlier) != 0 || second.Old != first.Old || second.Info.UID != first.Info.UID {
+		t.Fatalf("requeue of %s, sent twice: version %d then %d, head %d", dead, first.Old, second.Old,
 			headOf(second.Earlier))
 	}
 	if after := look(); after != before || len(t.log.all) != changes {
@@ -114,8 +121,8 @@ var deadPromises = []promise{
 			m := again(10*i+1, old, DueIn(time.Hour), Headers("C", "d"), TTL(time.Hour),
 				Retrying(3, time.Second), Priority(4))
 			r := t.requeue(old.UID, m, scheduler.RequeueDone)
-			if r.Dead != 3 || headOf(r.Earlier) != m.Due {
-				t.Fatalf("the dead one has version %d, the head is returned as %d", r.Dead, headOf(r.Earlier))
+			if r.Old != 3 || headOf(r.Earlier) != m.Due {
+				t.Fatalf("the dead one has version %d, the head is returned as %d", r.Old, headOf(r.Earlier))
 			}
 			t.wantInfo(live(m, message.StateWaiting, changed(0)))
 			t.wantInfo(settled(old, t.now, false, RequeuedAs+string(m.UID)))
@@ -146,11 +153,11 @@ var deadPromises = []promise{
 		m := again(2, old)
 		t.requeue(old.UID, m, scheduler.RequeueDone)
 		t.finish(message.StateDelivered, t.take(m))
-		r, err := t.tl.Requeue(t.Context(), old.UID, m, t.now)
+		r, err := t.tl.Requeue(t.Context(), old.UID, 0, m, t.now)
 		t.must("requeue", err)
-		if r.Code != scheduler.RequeueDone || r.Info.State != message.StateDelivered || r.Dead != 3 ||
+		if r.Code != scheduler.RequeueDone || r.Info.State != message.StateDelivered || r.Old != 3 ||
 			headOf(r.Earlier) != 0 {
-			t.Fatalf("got %s, %s, version %d of the dead", requeueWord(r.Code), describe(r.Info), r.Dead)
+			t.Fatalf("got %s, %s, version %d of the dead", requeueWord(r.Code), describe(r.Info), r.Old)
 		}
 	}},
 	{name: "the head is returned when a requeue makes it earlier, and only then", check: func(t *trial) {
@@ -416,7 +423,7 @@ var deadPromises = []promise{
 	}},
 	{name: "a message does not come back in another bucket", check: func(t *trial) {
 		old := t.dead(Message(1))
-		if r, err := t.tl.Requeue(t.Context(), old.UID, Message(2, In(1)), t.now); err == nil {
+		if r, err := t.tl.Requeue(t.Context(), old.UID, 0, Message(2, In(1)), t.now); err == nil {
 			t.Fatalf("it was %s", requeueWord(r.Code))
 		}
 		t.wantState(old.UID, message.StateDead)

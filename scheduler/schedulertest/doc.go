@@ -103,19 +103,22 @@
 //   - waiting and uncertain: AmendMaybe;
 //   - at Version: the message is amended, AmendDone;
 //   - at Version+1 and already as requested: nothing changes, AmendDone;
-//   - at any other version: AmendVersion.
+//   - at any other version: AmendVersion;
+//   - of other content, where consumers have tried the message (it is for pull and has refusals): AmendTried. A push
+//     does not merge into such a message either: one that would replace it ends it (ReasonGaveWay) and is Added.
 //
-// An amended message leaves its lane and waits at its Score. If Message is set, it replaces headers and body, refusals
-// count from zero again, and the change is reported with the content. Head is the bucket's earliest due time if the
-// amend made that earlier.
+// An amended message leaves its lane and waits at its Score. If Message is set, it replaces headers and body, and the
+// change is reported with the content. Where that is another, refusals count from zero again. Head is the bucket's
+// earliest due time if the amend made that earlier.
 //
 // # Dead
 //
-// Requeue replaces the message dead by m. The first that applies is the answer:
+// Requeue replaces the message dead by m. With waits it does so for one that waits at that version and is certain. The
+// first that applies is the answer:
 //
 //   - the uid of m is there: RequeueDone, as before;
 //   - dead is not there: RequeueUnknown;
-//   - dead is in another state: RequeueNotDead;
+//   - dead is in another state, or another version of what waits: RequeueNotDead;
 //   - dead has a name, and another message under it lives: RequeueNamed;
 //   - otherwise: RequeueDone. m waits at version 1 under the name, uncertain if dead is. dead is canceled: its version
 //     rises by one, EndedAt is now, and the Reason is RequeuedAs and the uid of m.

@@ -29,6 +29,7 @@ func ExerciseModel(t *testing.T, open, reference Open) {
 			T: rt, ctx: t.Context(), o: o, now: Start,
 			terms: make([]uint64, o.Buckets), claimed: map[message.UID]*message.Message{},
 			was:      map[message.UID]message.State{},
+			had:      map[message.UID]handout{},
 			versions: map[message.UID]uint64{}, timers: map[place]message.Milli{},
 			zeros: zeros,
 		}
@@ -90,6 +91,7 @@ type model struct {
 	// claimed holds messages as they were claimed last. Some have ended since.
 	claimed  map[message.UID]*message.Message
 	requests []scheduler.LeaseRequest // of leases
+	had      map[message.UID]handout
 	nonces   scheduler.Nonce
 	// timers are those that the real timeline has its instances set.
 	timers map[place]message.Milli

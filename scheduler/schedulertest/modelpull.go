@@ -2,6 +2,7 @@ package schedulertest
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"slices"
@@ -20,6 +21,22 @@ import (
 type place struct {
 	bucket message.Bucket
 	topic  string
+}
+
+// handout is what consumers had of a message: its content, and how many leases of it ended in vain.
+type handout struct {
+	content string
+	tries   uint32
+}
+
+// handed checks what a lease hands out: an attempt never comes again once it ended in vain, nor does a message that
+// consumers have tried come with other content, since they may skip what they know.
+func (m *model) handed(got *message.Message) {
+	now := handout{fmt.Sprintf("%q %x", got.Headers, sha256.Sum256(got.Body)), got.Mark.Refusals}
+	if had := m.had[got.UID]; now.tries < had.tries || had.tries > 0 && now.content != had.content {
+		m.Fatalf("%s comes with %+v after consumers had %+v", got.UID, now, had)
+	}
+	m.had[got.UID] = now
 }
 
 // lease sends a request with a new nonce.
@@ -83,6 +100,9 @@ func (m *model) leaseBy(r scheduler.LeaseRequest) {
 			if was := m.was[got.UID]; tl == m.real && !l.Known && (was != message.StateWaiting || got.Due > r.Now ||
 				got.Topic != r.Topic || !got.Pull) {
 				m.Fatalf("lease took %s, which is %s, due at %d on %s", got.UID, was, got.Due, got.Topic)
+			}
+			if tl == m.real && !l.Known {
+				m.handed(got.Message)
 			}
 		}
 		if !l.Known && l.Err == nil {
@@ -201,6 +221,10 @@ func (m *model) settleAll(bucket message.Bucket, term uint64, items []scheduler.
 			i := r.Info
 			if i.State.Ended() {
 				i.Due = 0
+			}
+			if had, is := m.had[i.UID]; is && i.State == message.StateWaiting {
+				had.tries = max(had.tries, i.Mark.Refusals)
+				m.had[i.UID] = had
 			}
 			s += fmt.Sprintf("; code %d %s %s due %d version %d refusals %d ended %d until %d", r.Code, i.UID, i.State, i.Due,
 				i.Version, i.Mark.Refusals, i.EndedAt, r.Until)

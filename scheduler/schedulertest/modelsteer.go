@@ -106,6 +106,9 @@ func (m *model) amend(t *rapid.T) {
 		want = []scheduler.AmendCode{scheduler.AmendInFlight}
 	case was.Ended():
 		want = []scheduler.AmendCode{scheduler.AmendEnded}
+	case a.Version == stands && found[0].Pull && found[0].Mark.Refusals > 0 && a.Message != nil &&
+		!(slices.Equal(found[0].Headers, a.Message.Headers) && sameBody(found[0].Body, a.Message.Body)):
+		want = []scheduler.AmendCode{scheduler.AmendTried, scheduler.AmendMaybe}
 	case a.Version == stands:
 		want = want[:2]
 	}
@@ -156,10 +159,17 @@ func (m *model) named(t *rapid.T) {
 	})
 }
 
-// requeue requeues a dead message.
+// requeue requeues a dead message, or one that waits.
 func (m *model) requeue(t *rapid.T) {
 	m.T = t
-	dead := m.someone(t, message.StateDead)
+	waits, from := uint64(0), message.StateDead
+	if rapid.IntRange(0, 3).Draw(t, "waits") == 0 {
+		from = message.StateWaiting
+	}
+	dead := m.someone(t, from)
+	if from == message.StateWaiting {
+		waits = m.versions[dead.UID] + rapid.SampledFrom([]uint64{0, 0, 0, 1}).Draw(t, "ahead")
+	}
 	with := []With{In(dead.UID.Bucket(m.o.Buckets)), Keyed(dead.Key), On(dead.Topic), Direct(),
 		DueIn(m.now.Time().Sub(Start.Time()) + time.Duration(rapid.IntRange(-50, 200).Draw(t, "due"))*time.Millisecond)}
 	if dead.ID != "" {
@@ -174,18 +184,19 @@ func (m *model) requeue(t *rapid.T) {
 	made := m.make(with...)
 	was := m.was[dead.UID]
 	done, uncertain := false, m.uncertain(dead.UID)
-	m.step(fmt.Sprintf("requeue of %s as %s, due %d", dead.UID, made.UID, made.Due-Start),
+	can := was == from && (waits == 0 || waits == m.versions[dead.UID] && !uncertain)
+	m.step(fmt.Sprintf("requeue of %s, version %d, as %s, due %d", dead.UID, waits, made.UID, made.Due-Start),
 		func(tl scheduler.Timeline) string {
-			r, err := tl.Requeue(m.ctx, dead.UID, made, m.now)
+			r, err := tl.Requeue(m.ctx, dead.UID, waits, made, m.now)
 			m.heard(tl, dead.UID.Bucket(m.o.Buckets), false, r.Earlier...)
 			done = r.Code == scheduler.RequeueDone
 			if headOf(r.Earlier) > 0 && !done {
 				m.Fatalf("a requeue that was not done returns the head")
 			}
 			return fmt.Sprintf("head %d;%s: %s, the dead one has %d%s", headOf(r.Earlier), requeueWord(r.Code), brief(r.Info),
-				r.Dead, short(err))
+				r.Old, short(err))
 		}, true, headless)
-	if done != (was == message.StateDead && m.was[made.UID] == message.StateWaiting) {
+	if done != (can && m.was[made.UID] == message.StateWaiting) {
 		m.Fatalf("requeue of the %s message %s: done %t, and the new one is %s", was, dead.UID, done, m.was[made.UID])
 	}
 	if done && m.uncertain(made.UID) != uncertain {

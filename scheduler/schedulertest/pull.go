@@ -276,6 +276,87 @@ var pullPromises = []promise{
 			}
 			t.pull(later, 3)
 		}},
+	{name: "what consumers have tried gives way to a push that replaces it", recorded: true, check: func(t *trial) {
+		for i, how := range replacing {
+			key, nonce := Keyed(fmt.Sprint(i)), scheduler.Nonce(10*i+1)
+			m := t.one(push(10*i+1, message.MergeReject, key, ForPull(), Direct(), Content("a"), On(work)))
+			t.pull(m, nonce)
+			t.settle(of(m, scheduler.Nack, nonce), scheduler.SettleDone, message.StateWaiting)
+			m.Due = 0
+			late := push(10*i+2, how, key, ForPull(), On(work), Stored(1), Comparing(0, t.now.Add(-1000*time.Hour)))
+			t.merged(late, live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2})) // older: it changes nothing
+			later := t.one(push(10*i+3, how, key, ForPull(), Direct(), Content("b"), On(work)))
+			if got := t.get(m.UID); got.State != message.StateCanceled || got.Kind != message.KindGaveWay ||
+				got.Version != 4 || len(got.Body) > 0 {
+				t.Fatalf("replaced: %s", describe(got))
+			}
+			t.refused(later, scheduler.AddDuplicate, later, message.StateWaiting)
+			t.wantFound(scheduler.Ref{ID: m.ID, Key: m.Key, Keyed: true}, later.UID)
+			all := t.log.of(m.UID)
+			if c := all[len(all)-1]; c.State != message.StateCanceled || c.Kind != message.KindGaveWay ||
+				c.Reason != "replaced" {
+				t.Fatalf("the journal gets %+v", c)
+			}
+			if got := t.pull(later, nonce+1); got.Mark.Refusals != 0 || string(got.Body) != "b" {
+				t.Fatalf("its successor: %+v", got.Message)
+			}
+		}
+	}},
+	{name: "keep leaves what consumers have tried as it is", check: func(t *trial) {
+		m := t.one(push(20, message.MergeReject, ForPull(), On(work), Stored(20)))
+		t.pull(m, 1)
+		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleDone, message.StateWaiting)
+		m.Due = 0
+		older := push(10, message.MergeKeep, ForPull(), Stored(10), Content("old"), On(work))
+		t.merged(older, live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2}))
+	}},
+	{name: "what consumers have tried gets other content under another uid alone", recorded: true, check: func(t *trial) {
+		m := t.one(Message(1, Named("order-1"), ForPull(), On(work), TTL(time.Minute), inLine))
+		behind := t.one(Message(2, ForPull(), On(work), DueIn(time.Millisecond), inLine))
+		t.pass(time.Second)
+		t.pull(m, 1)
+		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleDone, message.StateWaiting)
+		stands := live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 1})
+		stands.Due = 0
+		if got := t.get(m.UID); describe(got) != describe(stands) {
+			t.Fatalf("sent back: %s", describe(got))
+		}
+		m.Due = 0
+		t.amend(edited(m, 2, "other"), scheduler.AmendTried)
+		sooner := edited(m, 2, string(m.Body), m.Headers...) // as with another priority
+		sooner.Priority = 9
+		t.amend(sooner, scheduler.AmendDone)
+		m.Priority = 9
+		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2}))
+		t.amend(edited(m, 3, "other"), scheduler.AmendTried)
+
+		now := *m
+		now.UID, now.Body, now.Mark = Message(3, Named("order-1")).UID, []byte("other"), message.Mark{}
+		t.renew(m.UID, 2, &now, scheduler.RequeueNotDead)
+		t.renew(m.UID, 0, &now, scheduler.RequeueNotDead)
+		t.forgetRecorded()
+		if r := t.renew(m.UID, 3, &now, scheduler.RequeueDone); r.Old != 4 {
+			t.Fatalf("the old one has version %d", r.Old)
+		}
+		t.wantInfo(live(&now, message.StateWaiting, message.Mark{}))
+		if got := t.get(m.UID); got.State != message.StateCanceled || got.Kind != message.KindRequeued ||
+			got.Other != now.UID || got.Version != 4 {
+			t.Fatalf("renewed: %s", describe(got))
+		}
+		if c := t.log.new; len(c) != 2 || c[0].Kind != message.KindRequeued || c[1].Kind != message.KindRequeue ||
+			string(c[1].Message.Body) != "other" {
+			t.Fatalf("the journal gets %+v", c)
+		}
+		t.wantFound(scheduler.Ref{ID: m.ID}, now.UID)
+		page, err := t.tl.Leases(t.Context(), t.bucketOf(m), scheduler.LeaseQuery{Over: true, Limit: 10}, t.now)
+		t.must("leases", err)
+		if page.Due != Start.Add(time.Minute) {
+			t.Fatalf("it lives until %d", page.Due-Start)
+		}
+		t.pull(&now, 2)
+		t.settle(of(&now, scheduler.Ack, 2), scheduler.SettleDone, message.StateDelivered)
+		t.pull(behind, 3)
+	}},
 	{name: "a time to live counts from the due time that was asked for last", check: func(t *trial) {
 		for i, c := range []struct {
 			due  time.Duration // of the edit
@@ -294,10 +375,12 @@ var pullPromises = []promise{
 				Version: t.settle(back, scheduler.SettleDone, message.StateWaiting).Info.Version}
 			if c.body != "" {
 				edited := *m
-				edited.Body = []byte(c.body)
-				a.Message = &edited
+				edited.UID, edited.Body, edited.Due = Message(20+i, In(t.bucketOf(m))).UID, []byte(c.body), a.Due
+				t.renew(m.UID, a.Version, &edited, scheduler.RequeueDone)
+				m = &edited
+			} else {
+				t.amend(a, scheduler.AmendDone)
 			}
-			t.amend(a, scheduler.AmendDone)
 			page, err := t.tl.Leases(t.Context(), t.bucketOf(m), scheduler.LeaseQuery{Over: true, Limit: 10}, t.now)
 			t.must("leases", err)
 			if page.Due != t.now.Add(c.ends) {
@@ -340,7 +423,7 @@ var pullPromises = []promise{
 		if got.Reason != "consumer worker: not for me" || string(got.Body) != "x" || !got.Pull || got.Lease != time.Hour {
 			t.Fatalf("dead: %s", describe(got))
 		}
-		r, err := t.tl.Requeue(t.Context(), m.UID, Message(2, ForPull(), On(work), Direct()), t.now)
+		r, err := t.tl.Requeue(t.Context(), m.UID, 0, Message(2, ForPull(), On(work), Direct()), t.now)
 		t.must("requeue", err)
 		if r.Code != scheduler.RequeueDone || !slices.Equal(r.Earlier, []scheduler.Earlier{{Topic: work, Due: Start}}) {
 			t.Fatalf("requeue: %+v", r)

@@ -60,7 +60,7 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			_, err = tl.Finish(t.Context(), bucket, 1,
 				[]scheduler.End{{Message: m, State: message.StateDead, Uncertain: m.Mark.Uncertain}}, now)
 			must("finish", err)
-			if got, err := tl.Requeue(t.Context(), old.UID, again, now); err != nil ||
+			if got, err := tl.Requeue(t.Context(), old.UID, 0, again, now); err != nil ||
 				got.Code != scheduler.RequeueDone {
 				t.Fatalf("requeue: %+v, %v", got, err)
 			}

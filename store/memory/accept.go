@@ -111,7 +111,7 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 		b.canceled(e, 0, now)
 		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: b.info(e)}
 	}
-	if given.Merge != message.MergeReject && first != nil {
+	if given.Merge != message.MergeReject && first != nil && !first.state.Ended() {
 		first.rival = &rival{later: e.uid, mode: given.Merge}
 	}
 	b.wait(e, e.message.Score(), message.Mark{})

@@ -10,17 +10,17 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Requeue ends a dead message and stores a new message in its place.
-func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Message,
+// Requeue ends a message and stores a new message in its place.
+func (t *Timeline) Requeue(ctx context.Context, old message.UID, waits uint64, m *message.Message,
 	now message.Milli) (result scheduler.RequeueResult, err error) {
-	n := dead.Bucket(t.Buckets())
+	n := old.Bucket(t.Buckets())
 	if at := m.UID.Bucket(t.Buckets()); at != n {
-		return result, fmt.Errorf("requeue %s as %s: it lies in bucket %d, not %d", dead, m.UID, n, at)
+		return result, fmt.Errorf("requeue %s as %s: it lies in bucket %d, not %d", old, m.UID, n, at)
 	}
 	err = t.in(ctx, n, func(b *bucket) error {
 		result.Number = b.cert.Number
 		first := b.first()
-		if err := b.requeue(&result, dead, m, now, func() error { return t.behind(n, b) }); err != nil {
+		if err := b.requeue(&result, old, waits, m, now, func() error { return t.behind(n, b) }); err != nil {
 			return err
 		}
 		result.Earlier = b.earlier(first)
@@ -29,22 +29,23 @@ func (t *Timeline) Requeue(ctx context.Context, dead message.UID, m *message.Mes
 	return result, err
 }
 
-func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, given *message.Message,
+func (b *bucket) requeue(result *scheduler.RequeueResult, uid message.UID, waits uint64, given *message.Message,
 	now message.Milli, behind func() error) error {
-	old := b.entries[dead]
+	old := b.entries[uid]
 	if e := b.entries[given.UID]; e != nil { // the requeue was made before: a uid is assigned once
 		result.Code, result.Info = scheduler.RequeueDone, b.brief(e)
 		if old == nil || old.kind != message.KindRequeued || old.other != e.uid {
 			result.Code = scheduler.RequeueTaken
 		} else {
-			result.Dead = old.version
+			result.Old = old.version
 		}
 		return nil
 	}
 	if old == nil {
 		return nil
 	}
-	if old.state != message.StateDead {
+	waiting := old.state == message.StateWaiting && old.version == waits && !b.uncertain(old)
+	if !waiting && (waits > 0 || old.state != message.StateDead) {
 		result.Code, result.Info = scheduler.RequeueNotDead, b.brief(old)
 		return nil
 	}
@@ -52,7 +53,7 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 	m.ID, m.Topic, m.Key = old.message.ID, old.message.Topic, old.message.Key
 	if m.ID != "" {
 		for e := b.last(nameOf(&m)); e != nil; e = e.next {
-			if !e.state.Ended() {
+			if !e.state.Ended() && e != old {
 				result.Code, result.Info = scheduler.RequeueNamed, b.brief(e)
 				return nil
 			}
@@ -62,12 +63,17 @@ func (b *bucket) requeue(result *scheduler.RequeueResult, dead message.UID, give
 		return err
 	}
 	uncertain := old.message.Mark.Uncertain
+	var lives *pulling
+	if waiting && m.Due == old.message.Due && old.pull != nil { // a retry is not asked for
+		lives = &pulling{expires: old.pull.expires}
+	}
 	b.cut(old, uncertain, cause{kind: message.KindRequeued, other: m.UID}, 0, now)
 	delete(b.names, nameOf(&m)) // numbers count from 1 again: a new attempt could be taken for an old one
 	e := b.accept(&m)
+	e.pull = lives
 	b.wait(e, e.message.Score(), message.Mark{Uncertain: uncertain})
-	b.amended(e, true, cause{kind: message.KindRequeue, other: dead}, now)
-	result.Code, result.Info, result.Dead = scheduler.RequeueDone, b.brief(e), old.version
+	b.amended(e, true, cause{kind: message.KindRequeue, other: uid}, now)
+	result.Code, result.Info, result.Old = scheduler.RequeueDone, b.brief(e), old.version
 	return nil
 }
 

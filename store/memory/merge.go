@@ -26,7 +26,8 @@ func living(last *entry) *entry {
 }
 
 // merge judges a merging push against the last living message under its name. If that message is certainly waiting,
-// merge applies the push to it. Added means that the push is a message of its own.
+// merge applies the push to it, or ends it if consumers have tried it, since they may skip a uid that they know. Added
+// means that the push is a message of its own.
 func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) scheduler.AddCode {
 	keeps := m.Merge == message.MergeKeep
 	switch {
@@ -44,10 +45,15 @@ func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) schedule
 			}
 		}
 	}
-	if m.Older(cmp.Or(e.message.Origin, e.uid)) == keeps { // the older push's content is the first, whenever it arrives
+	replaces := m.Older(cmp.Or(e.message.Origin, e.uid)) == keeps // the older push is the first, whenever it arrives
+	switch {
+	case replaces && !keeps && e.tried():
+		b.cut(e, false, cause{kind: message.KindGaveWay}, 0, now)
+		return scheduler.Added
+	case replaces && !e.tried():
 		b.replace(e, m, now)
 		b.amended(e, true, cause{kind: message.KindReplaced}, now)
-	} else {
+	default:
 		e.message.Mark.Changes++
 		e.version++
 		b.amended(e, false, cause{kind: message.KindAbsorbed}, now)
@@ -170,6 +176,8 @@ func (b *bucket) amends(e *entry, a *scheduler.Amend) scheduler.AmendCode {
 		return scheduler.AmendDone
 	case e.version != a.Version:
 		return scheduler.AmendVersion
+	case e.tried() && !keepsContent(e.message, a):
+		return scheduler.AmendTried
 	}
 	return scheduler.AmendDone
 }
@@ -178,7 +186,7 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) {
 	m, old := *e.message, e.message.Due
 	m.Due, m.Priority = a.Due, a.Priority
 	mark := message.Mark{Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
-	if a.Message != nil {
+	if !keepsContent(&m, a) {
 		m.Headers, m.Body = a.Message.Headers, a.Message.Body
 		mark.Refusals = 0 // NATS has not refused the new content
 	}
@@ -192,6 +200,13 @@ func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) {
 
 // stands reports whether a message satisfies the conditions of an amend.
 func stands(m *message.Message, a *scheduler.Amend) bool {
-	return m.Due == a.Due && m.Priority == a.Priority &&
-		(a.Message == nil || slices.Equal(m.Headers, a.Message.Headers) && bytes.Equal(m.Body, a.Message.Body))
+	return m.Due == a.Due && m.Priority == a.Priority && keepsContent(m, a)
 }
+
+// keepsContent reports whether an amend leaves headers and body as they are.
+func keepsContent(m *message.Message, a *scheduler.Amend) bool {
+	return a.Message == nil || slices.Equal(m.Headers, a.Message.Headers) && bytes.Equal(m.Body, a.Message.Body)
+}
+
+// tried reports whether consumers have tried a waiting message, and sent it back or were late.
+func (e *entry) tried() bool { return e.message.Pull && e.message.Mark.Refusals > 0 }

@@ -493,7 +493,7 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 				_, err := b.Amend(t.Context(), scheduler.Amend{UID: bad.UID, Version: 1, Due: 1 << 39}, 60)
 				return err
 			},
-			"requeue": func() error { _, err := b.Requeue(t.Context(), gone.UID, again, 60); return err },
+			"requeue": func() error { _, err := b.Requeue(t.Context(), gone.UID, 0, again, 60); return err },
 		} {
 			before := b.rdb.XLen(t.Context(), b.key("outbox")).Val()
 			if err := call(); !errors.Is(err, scheduler.ErrUnreadable) || errors.Is(err, scheduler.ErrUnavailable) {
@@ -539,7 +539,7 @@ func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
 			_, err := b.Amend(t.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: 1 << 38}, 60)
 			return err
 		},
-		"requeue": func() error { _, err := b.Requeue(t.Context(), dead.UID, b.message(nil), 60); return err },
+		"requeue": func() error { _, err := b.Requeue(t.Context(), dead.UID, 0, b.message(nil), 60); return err },
 	} {
 		if err := call(); !errors.Is(err, scheduler.ErrNewer) || !errors.Is(err, scheduler.ErrUnreadable) {
 			t.Errorf("%s: %v", what, err)

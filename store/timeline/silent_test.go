@@ -42,7 +42,7 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 			return err
 		},
 		"browse":  func() error { _, err := tl.Browse(ctx, 0, scheduler.Browse{Limit: 1}); return err },
-		"requeue": func() error { _, err := tl.Requeue(ctx, uid, m, 1); return err },
+		"requeue": func() error { _, err := tl.Requeue(ctx, uid, 0, m, 1); return err },
 		"purge":   func() error { _, _, err := tl.Purge(ctx, 0, []message.UID{uid}, 1); return err },
 		"count":   func() error { _, err := tl.Count(ctx, "a"); return err },
 		"counts":  func() error { _, err := tl.Counts(ctx, "", 1); return err },

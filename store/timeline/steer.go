@@ -96,7 +96,7 @@ func (t *Redis) amend(ctx context.Context, bucket message.Bucket, a *scheduler.A
 	c := &call{bucket: bucket, script: "amend", entry: t.context(ctx, 0, now),
 		args: slices.Insert(which, 3, any(packCause(message.KindPlain, "", reason, false)), any(content), any(t.limit()))}
 	f := t.run(ctx, c)
-	result := scheduler.AmendResult{Code: scheduler.AmendCode(f.code("code", int(scheduler.AmendVersion))),
+	result := scheduler.AmendResult{Code: scheduler.AmendCode(f.code("code", int(scheduler.AmendTried))),
 		Number: c.number}
 	packed, mark := f.text("record"), f.text("mark")
 	result.Earlier = f.earlier()
@@ -120,12 +120,12 @@ func (t *Redis) amend(ctx context.Context, bucket message.Bucket, a *scheduler.A
 	return result, t.wrote(c, entry, []record.Change{change})
 }
 
-// Requeue makes a dead message wait again as a new message.
-func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Message,
+// Requeue makes a message wait again as a new message.
+func (t *Redis) Requeue(ctx context.Context, old message.UID, waits uint64, m *message.Message,
 	now message.Milli) (scheduler.RequeueResult, error) {
-	bucket := dead.Bucket(t.Buckets())
+	bucket := old.Bucket(t.Buckets())
 	if at := m.UID.Bucket(t.Buckets()); at != bucket {
-		return scheduler.RequeueResult{}, fmt.Errorf("requeue %s of bucket %d as %s: it belongs to %d", dead,
+		return scheduler.RequeueResult{}, fmt.Errorf("requeue %s of bucket %d as %s: it belongs to %d", old,
 			bucket, m.UID, at)
 	}
 	packed, err := pack(nil, m)
@@ -133,7 +133,7 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 		return scheduler.RequeueResult{}, err
 	}
 	c := &call{bucket: bucket, script: "requeue", entry: t.context(ctx, 0, now),
-		args: []any{string(dead), int64(now), string(m.UID), packed, t.limit()}}
+		args: []any{string(old), int64(now), string(m.UID), packed, t.limit(), text(waits)}}
 	a := t.run(ctx, c)
 	result := scheduler.RequeueResult{Code: scheduler.RequeueCode(a.code("code", int(scheduler.RequeueTaken))),
 		Number: c.number}
@@ -143,13 +143,13 @@ func (t *Redis) Requeue(ctx context.Context, dead message.UID, m *message.Messag
 	result.Info, err = a.info()
 	a.fail("message", err)
 	var changes []record.Change
-	if packed := a.text("dead"); packed != "" {
-		info, err := unpackInfo(dead, packed, false, "")
-		a.fail("dead", err)
-		result.Dead = info.Version
+	if packed := a.text("old"); packed != "" {
+		info, err := unpackInfo(old, packed, false, "")
+		a.fail("old", err)
+		result.Old = info.Version
 		life := accepted(m)
-		life.Uncertain, life.Kind, life.Other = info.Mark.Uncertain, message.KindRequeue, dead
-		life.Reason = life.Kind.Words(dead, life.Uncertain)
+		life.Uncertain, life.Kind, life.Other = info.Mark.Uncertain, message.KindRequeue, old
+		life.Reason = life.Kind.Words(old, life.Uncertain)
 		changes = []record.Change{endedAs(&info), life}
 	}
 	result.Earlier = a.earlier()

@@ -699,8 +699,8 @@ func TestRedis_SteersWhenFull(t *testing.T) {
 		r.Code != scheduler.AmendDone || !slices.Equal(r.Earlier, []scheduler.Earlier{{Due: 5}}) {
 		t.Fatalf("amend: %+v, %v", r, err)
 	}
-	if r, err := b.Requeue(t.Context(), dead.UID, b.message(nil), 2); err != nil ||
-		r.Code != scheduler.RequeueDone || r.Dead != 3 {
+	if r, err := b.Requeue(t.Context(), dead.UID, 0, b.message(nil), 2); err != nil ||
+		r.Code != scheduler.RequeueDone || r.Old != 3 {
 		t.Fatalf("requeue: %+v, %v", r, err)
 	}
 	if purged, _, err := b.Purge(t.Context(), 0, []message.UID{other.UID}, 2); err != nil || len(purged) != 1 {

@@ -23,7 +23,8 @@
 -- ended, to recognize repeated pushes of theirs.
 -- Outbox: uid and packed message of each new push; if it is canceled, then uid and
 --      record of the cancel; uid and amended form of a message that a push was
---      merged into. The record of that push is not in it: the change is one of the other message.
+--      merged into, or the record of its end if it gave way. The record of a push that
+--      merged is not in it: the change is one of the other message.
 -- A call is kept with the uid of its push for CALL_KEEP to twice that. calls and called are begun in turn, each for
 -- twice CALL_KEEP: once the one has less than CALL_KEEP left, the other has expired, and takes the calls.
 -- Twice: the second time every push is a duplicate of itself, or already merged.
@@ -68,6 +69,7 @@ local set, order, gone = {}, {}, {}
 local log = set     -- fields for the outbox: those of set, unless a push is canceled or merged
 local offers = {}   -- uids of this batch that were for pull when they came
 local marks, nexts, leaving = {}, {}, {} -- changes by merging: uid → mark, uid → next; record, mark and uid
+local over = {} -- record, mark and uid of those that gave way
 local plain, merged = true, false
 local lowest, big
 
@@ -203,15 +205,35 @@ end
 -- merge merges a push into a message that is certain to wait. The content of one of the two stays: keep takes the
 -- first, the other modes the last. early says that the push was stored before the content. A push that replaces the
 -- later of two messages also replaces the earlier one, which stands before it in the name's list.
+--
+-- What consumers have tried keeps its content: they may skip a uid that they know. It ends where a push replaces it,
+-- and merge returns nil, since that push is a message of its own.
 local function merge(uid, packed, early, mode, wait, into, entries)
   separate()
   merged, plain = true, false
   local old = stands(into)
   local mark = marks[into] or redis.call('HGET', MARK, into)
   local refusals, place = numbers(mark), lane(mark) or ''
+  if mode ~= 'k' then
+    attempts(entries, function(u)
+      local later = nexts[u] or redis.call('HGET', NEXT, u)
+      if later == 'k' .. into then nexts[u] = 'r' .. into end
+    end)
+  end
+  local replaces, tried = (mode == 'k') == early, pulled(old) and refusals ~= '0'
+  if replaces and tried and mode ~= 'k' then
+    over[#over + 1] = {old, mark, into}
+    marks[into] = nil
+    tally(topic(old), -1)
+    known[into] = ending(STATE_CANCELED, old, tonumber(now), false, because(KIND_GAVE_WAY, ''), 2 + changes(mark))
+    push(set, into, known[into])
+    push(log, into, known[into])
+    gone[#gone + 1] = into
+    return nil
+  end
   local changed = string.format('%.0f', changes(mark) + 1)
   local value, cause, new = old, because(KIND_ABSORBED, ''), ''
-  if (mode == 'k') == early then
+  if replaces and not tried then
     value, cause = given(uid, packed, into, old, wait), because(KIND_REPLACED, '')
     new = value
     if place ~= '' or pulled(old) or pulled(value) then leaving[#leaving + 1] = {old, mark, into} end
@@ -222,18 +244,13 @@ local function merge(uid, packed, early, mode, wait, into, entries)
     if fresh[into] then fresh[into] = value else known[into] = value end -- its topic stays
   end
   marks[into] = '0:' .. refusals .. ':' .. changed .. ':' .. place
-  if mode ~= 'k' then
-    attempts(entries, function(u)
-      local later = nexts[u] or redis.call('HGET', NEXT, u)
-      if later == 'k' .. into then nexts[u] = 'r' .. into end
-    end)
-  end
   push(log, into, amended(value, marks[into], cause, new))
   cause = because(KIND_MERGED, into)
   local record = ending(STATE_CANCELED, packed, tonumber(now), false, cause, 1)
   known[uid] = record
   push(set, uid, record)
   gone[#gone + 1] = uid
+  return '4'
 end
 
 -- into returns the message that the push with this record was merged into, or nil.
@@ -297,8 +314,7 @@ for i = 1, n do
           code = '5'
         elseif last then
           local early = older(uid, origin(last, stands(last)), tonumber(since), tonumber(stored))
-          merge(uid, packed, early, mode, tonumber(mode == 'd' and wait or 0), last, entries)
-          code = '4'
+          code = merge(uid, packed, early, mode, tonumber(mode == 'd' and wait or 0), last, entries)
         elseif unjudged then
           code = '7'
         end
@@ -378,6 +394,7 @@ if #set > 0 then
   local before = head(DUE)
   each(#set, 2000, function(from, to) redis.call('HSET', MSG, unpack(set, from, to)) end)
   for _, place in ipairs(leaving) do leave(unpack(place)) end
+  for _, place in ipairs(over) do take_out(unpack(place)) end
   each(#order, 2000, function(from, to) redis.call('ZADD', DUE, unpack(order, from, to)) end)
   local all, queues, least = {}, {}, {} -- by topic: uids and places, and the earliest due time
   for uid in pairs(offers) do

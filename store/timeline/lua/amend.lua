@@ -5,8 +5,8 @@
 --      5 headers and body as they are packed, '' to keep them  6 limit of the outbox in bytes
 --      7 id  8 topic  9 key of that name
 -- Result: code (0 unknown, 1 done, 2 in flight, 3 maybe delivered, 4 ended, 5 another
---      version), record without body, mark, which orders begin earlier (lib.lua,
---      hasten), entry of the outbox, uid
+--      version, 6 consumers have tried what is to get other content), record without
+--      body, mark, which orders begin earlier (lib.lua, hasten), entry of the outbox, uid
 -- Outbox: uid and amended form.
 -- Twice: the version is one higher and the message is as requested, so the code is 1 again;
 -- by its name, it is unknown.
@@ -25,17 +25,17 @@ local mark = marked(uid, old)
 local function answer(code) return {code, first(old), mark, hastened, '', uid} end
 if holder(uid, old) then return answer('2') end
 if uncertain(mark) then return answer('3') end
+local other = new ~= '' and string.sub(old, #meta(old) + 1) ~= new
 local asked, have = tonumber(ARGV[2]), version(old, mark)
 if ARGV[1] ~= '' and have ~= asked then
-  local same = have == asked + 1 and string.sub(old, 3, 11) == place
-    and (new == '' or string.sub(old, #meta(old) + 1) == new)
-  return answer(same and '1' or '5')
+  return answer(have == asked + 1 and string.sub(old, 3, 11) == place and not other and '1' or '5')
 end
+if other and pulled(old) and numbers(mark) ~= '0' then return answer('6') end
 local full = overfull(ARGV[6])
 if full then return full end
 local refusals = numbers(mark)
 local value = string.sub(old, 1, 2) .. place .. string.sub(old, 12)
-if new ~= '' then
+if other then
   value = meta(value) .. new
   refusals = '0' -- they refer to the content before
 end
