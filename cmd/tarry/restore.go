@@ -117,14 +117,15 @@ func newVerify(o outside) *cobra.Command {
 and 1 if differences are left.
 
 A message that is ended_in_store waits in the journal only, though Redis had it and has lost nothing since: the database
-lost its last commits, perhaps in a failover, and with them the end of the message. --repair leaves it alone. If you
-know that Redis was wrong, --revive brings it back; it may then be delivered again.
+lost its last commits, perhaps in a failover, and with them the end of the message. --repair notes that in the journal
+(end_lost), as the leader's own comparisons do, and nothing takes the message up again. If you know that Redis was
+wrong, --revive brings it back; it may then be delivered again.
 
 Messages are accepted and delivered meanwhile. If you interrupt the command, the work stops.`,
 		Args: noArgs,
 	}
 	cmd.Flags().Bool("repair", false, "bring both to the higher version of each message that differs")
-	cmd.Flags().Bool("revive", false, "bring back, as uncertain, what is ended_in_store")
+	cmd.Flags().Bool("revive", false, "bring back, as uncertain, what is ended_in_store or end_lost")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		asked, err := fields(cmd, nil, "repair", "revive")
 		if err != nil {

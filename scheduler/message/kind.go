@@ -38,11 +38,14 @@ const (
 	KindTried Kind = 14
 	// KindReleased: an operator ended the lease of a consumer.
 	KindReleased Kind = 15
+	// KindEndLost: an audit found that the message had ended, and that the journal had lost how. It had waited if it is
+	// uncertain, else it had been dead.
+	KindEndLost Kind = 16
 )
 
 var kindWords = [...]string{"", "merged", "absorbed", "replaced", "gave_way", "yielded", "requeued", "requeue",
 	"purged", "withdrawn", "swept",
-	"restored", "parked", "lapsed", "tried", "released"}
+	"restored", "parked", "lapsed", "tried", "released", "end_lost"}
 
 // String returns the kind's word in answers, or the empty string for KindPlain.
 func (k Kind) String() string {
@@ -93,6 +96,11 @@ func (k Kind) Words(other UID, uncertain bool) string {
 		return "its time to live was over; consumers had tried"
 	case KindReleased:
 		return "an operator ended its lease"
+	case KindEndLost:
+		if uncertain {
+			return "its end is lost; it may have been delivered"
+		}
+		return "its end is lost; it was dead"
 	}
 	return ""
 }

@@ -45,7 +45,7 @@ const (
 
 // endKinds are the kinds of ends that say more than the state.
 func endKinds() []Kind {
-	return []Kind{KindMerged, KindGaveWay, KindYielded, KindRequeued, KindPurged, KindWithdrawn}
+	return []Kind{KindMerged, KindGaveWay, KindYielded, KindRequeued, KindPurged, KindWithdrawn, KindEndLost}
 }
 
 // WhyEnded says why a message ended.

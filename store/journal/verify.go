@@ -29,7 +29,8 @@ const (
 //
 // A message that a whole store lacks has ended if the journal changed it after the store was certified, or if an audit
 // has restored since what the store lacked then: the store had it, and the journal has lost its end, as a replica does
-// that lacks the last commits. It comes back only if the request says so.
+// that lacks the last commits. A repair notes that in the journal, so that no restore takes the message up. It comes
+// back only if a request says so.
 func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 	progress func(record.VerifyReport)) (record.VerifyReport, error) {
 	c := &comparison{Reconciler: r, req: req, progress: nowAndThen(progress),
@@ -41,6 +42,11 @@ func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 	})
 	if err != nil {
 		return c.report, fmt.Errorf("ask since when the store is whole: %w", ofStore(err))
+	}
+	if req.Revive {
+		if err := c.unnote(ctx); err != nil {
+			return c.report, err
+		}
 	}
 	if err := c.fromJournal(ctx); err != nil {
 		return c.report, err
@@ -185,15 +191,17 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 		}
 		d := record.Difference{UID: uid, Bucket: uid.Bucket(c.Buckets), Kind: b.kind(), Store: b.store,
 			Journal: b.journal}
-		asked := c.req.Repair
+		mend := c.mend
 		if ended, err := c.ended(ctx, &d); err != nil {
 			return err
 		} else if ended {
-			d.Kind, asked = record.EndedInStore, c.req.Revive
+			if d.Kind = record.EndedInStore; !c.req.Revive {
+				mend = c.note
+			}
 		}
-		if asked {
+		if c.req.Repair || c.req.Revive && d.Kind == record.EndedInStore {
 			// A message that SQL refuses for good stays different, and is counted as such.
-			if d.Repaired, err = c.mend(ctx, &d); err != nil && (Retryable(err) || ctx.Err() != nil) {
+			if d.Repaired, err = mend(ctx, &d); err != nil && (Retryable(err) || ctx.Err() != nil) {
 				return fmt.Errorf("repair %s: %w", uid, err)
 			}
 		}
@@ -321,14 +329,67 @@ func (c *comparison) mend(ctx context.Context, d *record.Difference) (bool, erro
 		return false, nil
 	}
 	now := asItStands(&found[0])
-	now.At, now.Bucket, now.Reason = c.Clock.Milli(), d.Bucket, "repaired from the store"
-	now.Instance, now.Address = c.Instance, c.Address
+	now.Reason = "repaired from the store"
+	return c.write(call, now)
+}
+
+// write makes a change of the journal alone.
+func (c *comparison) write(ctx context.Context, now record.Change) (done bool, err error) {
+	bucket := now.UID.Bucket(c.Buckets)
+	now.At, now.Bucket, now.Instance, now.Address = c.Clock.Milli(), bucket, c.Instance, c.Address
 	// The store may have been replaced since the audit began: what it says then is no longer true.
-	fences := map[message.Bucket]uint64{d.Bucket: c.standings[d.Bucket].Number}
-	if err := c.Store.Write(call, fences, []record.Change{now}); err != nil {
+	fences := map[message.Bucket]uint64{bucket: c.standings[bucket].Number}
+	if err := c.Store.Write(ctx, fences, []record.Change{now}); err != nil {
 		return false, fmt.Errorf("write to the journal: %w", err)
 	}
 	return true, nil
+}
+
+// note notes that a message has ended and that the journal has lost how.
+func (c *comparison) note(ctx context.Context, d *record.Difference) (bool, error) {
+	records, err := c.records(ctx, []message.UID{d.UID})
+	if err != nil || len(records) == 0 || records[0].Version != d.Journal.Version {
+		return false, err
+	}
+	end := record.Change{UID: d.UID, Version: d.Journal.Version + 1, State: message.StateCanceled, Due: records[0].Due,
+		Uncertain: d.Journal.State != message.StateDead, Kind: message.KindEndLost}
+	end.Reason = end.Kind.Words("", end.Uncertain)
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	return c.write(ctx, end)
+}
+
+// unnote lets the journal have as waiting or dead, as before, what was noted and the store does not know.
+func (c *comparison) unnote(ctx context.Context) error {
+	q := record.RecordQuery{States: []message.State{message.StateCanceled}, Limit: verifyPage}
+	for page, err := range c.list(ctx, q) {
+		if err != nil {
+			return err
+		}
+		page = slices.DeleteFunc(page, func(r record.Record) bool { return r.Kind != message.KindEndLost })
+		for i := range page {
+			if err := c.revive(ctx, &page[i]); err != nil {
+				return fmt.Errorf("revive %s: %w", page[i].UID, err)
+			}
+		}
+	}
+	return nil
+}
+
+func (c *comparison) revive(ctx context.Context, r *record.Record) error {
+	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
+	defer cancel()
+	stands, err := c.versions(ctx, r.UID.Bucket(c.Buckets), []message.UID{r.UID})
+	if err != nil || stands[r.UID].Version > 0 {
+		return ofStore(err)
+	}
+	again := record.Change{UID: r.UID, Version: r.Version + 1, State: message.StateDead, Due: r.Due, Uncertain: true,
+		Kind: message.KindRestored, Reason: message.KindRestored.Words("", true)}
+	if r.Mark.Uncertain {
+		again.State = message.StateWaiting
+	}
+	_, err = c.write(ctx, again)
+	return err
 }
 
 // ofStore marks an error as the store's and not the journal's, whatever it wraps.

@@ -112,12 +112,17 @@ func (s *sides) recovered() {
 
 func (s *sides) certify(filling bool) {
 	s.Helper()
+	s.certifyBy(0, filling)
+}
+
+func (s *sides) certifyBy(term uint64, filling bool) {
+	s.Helper()
 	standings, err := s.tl.Standings(s.Context())
 	if err != nil {
 		s.Fatal(err)
 	}
-	r := s.tl.Recovering(standings, 0, 0)
-	if err := r.Certify(s.Context(), 0, 0, record.Certification{Number: standings[0].Number + 1,
+	r := s.tl.Recovering(standings, term, 0)
+	if err := r.Certify(s.Context(), 0, term, record.Certification{Number: standings[0].Number + 1,
 		Run: standings[0].Now, DoubtUntil: s.clock.Milli(), Filling: filling}); err != nil {
 		s.Fatal(err)
 	}
@@ -193,11 +198,13 @@ func TestVerify_FindsAndMendsEveryKindOfDifference(t *testing.T) {
 func TestVerify_BringsNothingBackThatOnlyTheJournalThinksWaits(t *testing.T) {
 	t.Parallel()
 	for _, audited := range []bool{false, true} {
-		t.Run(fmt.Sprint("audited ", audited), func(t *testing.T) { bringsNothingBack(t, audited) })
+		for _, noted := range []bool{false, true} {
+			t.Run(fmt.Sprint("audited ", audited, " noted ", noted), func(t *testing.T) { bringsNothingBack(t, audited, noted) })
+		}
 	}
 }
 
-func bringsNothingBack(t *testing.T, audited bool) {
+func bringsNothingBack(t *testing.T, audited, noted bool) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
@@ -216,20 +223,34 @@ func bringsNothingBack(t *testing.T, audited bool) {
 		if n, err := s.tl.Trim(t.Context(), 0, 1, s.clock.Milli(), 1000); err != nil || n != 1 {
 			t.Fatalf("forgotten: %d, %v", n, err)
 		}
-		for _, repair := range []bool{false, true} {
-			if r := s.verify(repair); fmt.Sprint(r.Found) != fmt.Sprint(map[string]int{record.EndedInStore: 1}) ||
-				r.Repaired != 0 || len(r.Differences) != 1 || r.Differences[0].UID != uid {
+		audit := func(repair bool, repaired int, want map[string]int) {
+			t.Helper()
+			if r := s.verify(repair); fmt.Sprint(r.Found) != fmt.Sprint(want) || r.Repaired != repaired ||
+				len(r.Differences) != len(want) || len(want) > 0 && r.Differences[0].UID != uid {
 				t.Fatalf("the audit: %+v", r)
 			}
 			if found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid}); err != nil || len(found) != 0 {
 				t.Fatalf("a canceled message waits again: %+v, %v", found, err)
 			}
 		}
+		audit(false, 0, map[string]int{record.EndedInStore: 1})
 		unsure := &journal.Reconciler{Store: s.store, Timeline: unreadable{s.tl}, Buckets: 1, Clock: s.clock,
 			Timeout: time.Minute}
 		if r, err := unsure.Verify(t.Context(), record.VerifyRequest{}, nil); err != nil ||
 			r.Found[record.MissingInStore] != 1 {
 			t.Errorf("a record that is there but damaged has not ended: %+v, %v", r, err)
+		}
+		if noted {
+			audit(true, 1, map[string]int{record.EndedInStore: 1})
+			records, err := s.store.Records(t.Context(), []message.UID{uid})
+			if err != nil || len(records) != 1 || records[0].State != message.StateCanceled ||
+				records[0].Kind != message.KindEndLost || !records[0].Mark.Uncertain || records[0].Version != 2 {
+				t.Fatalf("noted: %+v, %v", records, err)
+			}
+			// Redis is restarted, and has all that it had: whatever waits in the journal alone comes back.
+			time.Sleep(time.Second)
+			s.certifyBy(1, false)
+			audit(true, 0, nil)
 		}
 		if r := s.revive(); r.Repaired != 1 {
 			t.Fatalf("revive: %+v", r)
@@ -241,6 +262,31 @@ func bringsNothingBack(t *testing.T, audited bool) {
 		s.settle(true)
 		if r := s.verify(false); len(r.Found) != 0 {
 			t.Errorf("afterwards: %+v", r)
+		}
+	})
+}
+
+func TestVerify_NotesThatAnOperatorEndedADeadMessage(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		s.recovered()
+		time.Sleep(time.Second)
+		uid := s.lose(1)
+		s.write(record.Change{UID: uid, Version: 2, State: message.StateDead, Uncertain: true})
+		if r := s.verify(true); r.Repaired != 1 {
+			t.Fatalf("the audit: %+v", r)
+		}
+		records, err := s.store.Records(t.Context(), []message.UID{uid})
+		if err != nil || len(records) != 1 || records[0].State != message.StateCanceled || records[0].Mark.Uncertain {
+			t.Fatalf("noted: %+v, %v", records, err)
+		}
+		for range 2 { // the second finds nothing to do
+			s.revive()
+			found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid})
+			if err != nil || len(found) != 1 || found[0].State != message.StateDead || !found[0].Mark.Uncertain {
+				t.Fatalf("revived: %+v, %v", found, err)
+			}
 		}
 	})
 }

@@ -33,9 +33,10 @@ type Rebucket struct {
 	progress      func(moved int)
 	moved         int
 
-	runs  []string  // the data set of each bucket
-	whole bool      // every certification was in force
-	kept  [3]uint64 // the latest doubts of a certification, and the latest end that was forgotten
+	runs    []string  // the data set of each bucket
+	whole   bool      // every certification was in force
+	audited bool      // and what the journal alone had was restored since
+	kept    [3]uint64 // the latest doubts of a certification, and the latest end that was forgotten
 }
 
 const (
@@ -88,7 +89,7 @@ func NewRebucket(rdb Client, namespace string, from, to message.Bucket, term uin
 	t, err := New(Config{Client: rdb, Namespace: namespace, Buckets: max(from, to), EndedKeep: 1, TombstoneKeep: 1,
 		TombstoneLimit: 1})
 	return &Rebucket{t: t, had: from, most: max(from, to), to: to, term: term, progress: progress, whole: true,
-		runs: make([]string, max(from, to))}, err
+		audited: true, runs: make([]string, max(from, to))}, err
 }
 
 // Hold keeps all instances out. The outboxes and quarantines must be empty.
@@ -128,7 +129,8 @@ func (r *Rebucket) hold(ctx context.Context, from, to message.Bucket) error {
 	for bucket := from; bucket < to; bucket++ {
 		before := r.runs[bucket]
 		a := r.script(ctx, bucket, "hold", before, flag(bucket >= r.had && before == ""))
-		run, whole := a.text("data set"), a.text("whole") != ""
+		run, phase := a.text("data set"), a.text("phase")
+		whole := phase != ""
 		for i := range r.kept {
 			r.kept[i] = max(r.kept[i], a.number("time"))
 		}
@@ -139,6 +141,7 @@ func (r *Rebucket) hold(ctx context.Context, from, to message.Bucket) error {
 			return fmt.Errorf("%w: the server of bucket %d was replaced meanwhile", scheduler.ErrUnavailable, bucket)
 		}
 		r.runs[bucket], r.whole = run, r.whole && whole
+		r.audited = r.audited && (phase == "audited" || bucket >= r.had)
 	}
 	return nil
 }
@@ -169,8 +172,11 @@ func (r *Rebucket) Finish(ctx context.Context) error {
 		return err
 	}
 	for bucket := range r.to {
-		number := r.term << 20 // above those of earlier terms
-		script, args := "certify", []any{r.runs[bucket], number, r.kept[0], "whole", 0, r.kept[2], r.kept[1]}
+		number, phase := r.term<<20, "whole" // above those of earlier terms
+		if r.audited {
+			phase = "audited"
+		}
+		script, args := "certify", []any{r.runs[bucket], number, r.kept[0], phase, 0, r.kept[2], r.kept[1]}
 		if !r.whole {
 			script, args = "clear", []any{fmt.Sprintf("%d %040d %d filling %d", number, 0, r.kept[0], r.kept[1])}
 		}

@@ -748,6 +748,30 @@ func TestRebucket_KeepsTheLatestTombstone(t *testing.T) {
 }
 
 // What was not certified before is not certified after it: the leader compares it with the journal first.
+// What an audit restored once it does not take for lost again.
+func TestRebucket_KeepsWhatWasAudited(t *testing.T) {
+	t.Parallel()
+	for _, all := range []bool{true, false} {
+		w := newTown(t, lab.SharedRedis(t).Addr)
+		standings, err := w.Standings(t.Context())
+		w.must(err)
+		for b, s := range standings {
+			if all || b > 0 {
+				w.must(w.Audited(t.Context(), message.Bucket(b), s.Number))
+			}
+		}
+		w.must(become(t.Context(), w.rebucket(5)))
+		w.open(5)
+		standings, err = w.Standings(t.Context())
+		w.must(err)
+		for b, s := range standings {
+			if !s.Whole() || s.Audited != all {
+				t.Errorf("all were audited: %t; bucket %d stands at %+v", all, b, s)
+			}
+		}
+	}
+}
+
 func TestRebucket_CertifiesNothingNew(t *testing.T) {
 	t.Parallel()
 	for what, lose := range map[string]func(w *town){

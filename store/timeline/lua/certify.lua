@@ -1,6 +1,6 @@
 -- certify declares that a bucket may be used on this data set of the server.
 -- KEYS gen term counts trimmed
--- ARGV 1 term  2 data set  3 number  4 doubt until, in ms  5 'filling' or 'whole'
+-- ARGV 1 term  2 data set  3 number  4 doubt until, in ms  5 'filling', 'whole' or 'audited'
 --      6 number that the leader last read, '0' for none
 --      7 ends up to this time are not known here, '0' if the bucket was not filled
 --      8 doubt until for messages that consumers pull

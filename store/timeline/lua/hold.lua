@@ -3,8 +3,9 @@
 -- KEYS gen term trimmed outbox quarantine
 -- ARGV 1 term  2 data set when this call held the bucket before, ''  3 '1' if nothing but leavings can be here, so that
 --      it needs no certification
--- Result: data set of the server; '1' if it is ARGV 2 or, without that, is certified; the doubts of the certification,
---      and the latest end that was forgotten, in ms. Or the error BEHIND, and it is not held.
+-- Result: data set of the server; 'whole' or 'audited', as its certification says, if it is ARGV 2 or, without that,
+--      is certified; the doubts of the certification, and the latest end that was forgotten, in ms. Or the error
+--      BEHIND, and it is not held.
 -- Twice: it is held.
 local stale = check(ARGV[1])
 if stale then return stale end
@@ -21,4 +22,5 @@ end
 local run, since, phase, pull = string.match(was, '^%d+ (%x+) (%d+) (%a+) (%d+)$')
 local whole = run and phase ~= 'filling' and same(run)
 if ARGV[2] ~= '' then whole = same(ARGV[2]) end
-return {present(), whole and '1' or '', since or '0', pull or '0', redis.call('GET', TRIMMED) or '0'}
+if phase ~= 'audited' then phase = 'whole' end
+return {present(), whole and phase or '', since or '0', pull or '0', redis.call('GET', TRIMMED) or '0'}

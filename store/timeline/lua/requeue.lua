@@ -56,12 +56,13 @@ local record = ending(STATE_CANCELED, was, tonumber(now), doubt_of_old, because(
 local mark = doubt_of_old and '1:0:0:' or ''
 redis.call('ZREM', DEAD, uid)
 -- As in amend.lua: a retry is not asked for.
+local before = head(DUE)
 local expires = live(old) and due(packed) == due(old) and redis.call('ZSCORE', EXPIRES, uid) or nil
 if live(old) then take_out(old, stood, uid) end
 redis.call('HSET', MSG, uid, record, new, packed)
 if mark ~= '' then redis.call('HSET', MARK, new, mark) end
 remember_end(now, uid)
-enter(packed, new, nil, expires)
+enter(packed, new, before, expires)
 if at then
   -- earlier attempts are dropped: numbers count from 1 again, so a new attempt could be taken for an old one
   redis.call('HSET', NAME, at, new)
