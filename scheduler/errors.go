@@ -29,6 +29,8 @@ var (
 	ErrOutdated = fmt.Errorf("%w: the journal was read too long ago; begin the restore again", ErrUnavailable)
 	// ErrBusy: more pushes are waiting for the store than the limit; nothing was written.
 	ErrBusy = errors.New("too many pushes in flight")
+	// ErrNoRoom: what polls get already takes all memory that it may; nothing was leased.
+	ErrNoRoom = errors.New("the answers to other polls take all memory that they may")
 	// ErrOutcomeUnknown: the store did not answer; the change may or may not have happened. A push can be repeated
 	// safely with the uid as its id.
 	ErrOutcomeUnknown = errors.New("outcome unknown")

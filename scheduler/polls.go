@@ -183,17 +183,30 @@ func (q *polls) pass(w *waiter) {
 	l := w.line
 	q.mu.Lock()
 	var batch []*waiter
-	for _, one := range l.polls {
-		if one.ctx.Err() == nil && one.Max > 0 { // otherwise it leaves
+	l.polls = slices.DeleteFunc(l.polls, func(one *waiter) (ends bool) {
+		switch {
+		case one.ctx.Err() != nil || one.Max == 0: // it leaves
+		case one.hold():
 			one.serving = true
 			batch = append(batch, one)
+		default:
+			l.rest, one.err = time.Now().Add(passRetry), ErrNoRoom
+			if ends = one.Wait == 0; ends {
+				one.served <- nil
+				q.s.metrics.polls.Dec()
+			}
 		}
+		return ends
+	})
+	if len(batch) == 0 && !w.stays {
+		if len(l.polls) == 0 || l.polls[0] != w {
+			q.moved(l)
+		}
+		q.mu.Unlock()
+		return
 	}
 	l.look, l.heard = false, 0
 	q.mu.Unlock()
-	if len(batch) == 0 && !w.stays {
-		return
-	}
 	found, next, more, rest, err := q.s.handOut(context.WithoutCancel(w.ctx), l.topic, batch)
 	now := q.s.cfg.Clock.Milli()
 
@@ -552,44 +565,39 @@ func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bu
 	}
 	for bucket, count := range counts {
 		h.requests = append(h.requests, LeaseRequest{Bucket: bucket, Topic: h.topic, Limit: count,
-			Bytes: w.Bytes / len(counts), Over: bucket == first, Nonce: nonce, Again: w.Attempt != 0, Keep: keep, Now: h.now,
-			From: message.CeilMilli(h.s.cfg.Clock.Latest()), Length: length, Fixed: w.Lease > 0, Consumer: w.Consumer,
-			Pauses: h.pauses})
+			Bytes: w.Bytes / len(counts), Over: bucket == first, Page: leasePage, Nonce: nonce, Again: w.Attempt != 0,
+			Keep: keep, Now: h.now, From: message.CeilMilli(h.s.cfg.Clock.Latest()), Length: length, Fixed: w.Lease > 0,
+			Consumer: w.Consumer, Pauses: h.pauses})
 		h.of = append(h.of, i)
 	}
 }
 
-// lease sends the requests, and those of unknown outcome again. What stays unknown is undone.
+// lease sends the requests, those of unknown outcome again, and more for what did not fit into a page. What stays
+// unknown is undone.
 func (h *handing) lease(ctx context.Context) error {
 	ctx, stop := context.WithTimeout(ctx, h.s.cfg.CallTimeout)
 	defer stop()
-	left := make([]int, len(h.requests)) // places in requests
+	left, unknown := make([]int, len(h.requests)), map[int]bool{} // places in requests
 	for i := range left {
 		left[i] = i
 	}
 	var away, paused error
 	answered := len(left) == 0
-	for again := false; len(left) > 0; again = true {
-		requests, unknown := make([]LeaseRequest, len(left)), []int(nil)
+	for len(left) > 0 {
+		requests, next := make([]LeaseRequest, len(left)), []int(nil)
 		for at, i := range left {
 			requests[at] = h.requests[i]
 		}
 		for at, l := range h.s.cfg.Timeline.Lease(ctx, requests) {
-			r, poll := &requests[at], h.of[left[at]]
-			switch {
+			r, i := &requests[at], left[at]
+			switch poll := h.of[i]; {
 			case l.Err == nil:
 				answered = true
-				if h.aside += l.Aside; !l.Known {
-					h.next[r.Bucket] = l.Next
-				} else if len(l.Messages) == 0 && r.Limit > 0 {
-					h.batch[poll].ended = true
-					h.next[r.Bucket] = h.now // it looked for nobody
+				if h.take(r, poll, &l) {
+					next, h.of = append(next, len(h.requests)), append(h.of, poll)
+					h.requests = append(h.requests, r.beyond(&l))
 				}
-				for _, m := range l.Messages {
-					h.found[poll] = append(h.found[poll], PulledMessage{m, r.Nonce})
-				}
-				h.got += len(l.Messages)
-			case again: // whatever it says, the first call may have leased
+			case unknown[i]: // whatever it says, the first call may have leased
 				away = cmp.Or(away, fmt.Errorf("%w: %v", ErrOutcomeUnknown, l.Err))
 				h.next[r.Bucket] = h.now.Add(passRetry)
 				if r.Limit > 0 && !r.Again { // else a repeat may hold them
@@ -598,13 +606,13 @@ func (h *handing) lease(ctx context.Context) error {
 			case errors.Is(l.Err, ErrPausesChanged):
 				paused = l.Err
 			case errors.Is(l.Err, ErrOutcomeUnknown):
-				unknown = append(unknown, left[at])
+				unknown[i], next = true, append(next, i)
 			default:
 				away = cmp.Or(away, l.Err)
 				h.next[r.Bucket] = h.now.Add(passRetry)
 			}
 		}
-		left = unknown
+		left = next
 	}
 	for _, mine := range h.found {
 		sortPulled(mine)
@@ -618,4 +626,37 @@ func (h *handing) lease(ctx context.Context) error {
 		return away
 	}
 	return nil
+}
+
+// take takes what a request brought for a poll, and reports whether to ask for more.
+func (h *handing) take(r *LeaseRequest, poll int, l *Leased) (more bool) {
+	w := h.batch[poll]
+	if h.aside += l.Aside; !l.Known {
+		h.next[r.Bucket] = l.Next
+	} else if len(l.Messages) == 0 && r.Limit > 0 {
+		w.ended = true
+		h.next[r.Bucket] = h.now // it looked for nobody
+	}
+	for _, m := range l.Messages {
+		h.found[poll] = append(h.found[poll], PulledMessage{m, r.Nonce})
+	}
+	h.got += len(l.Messages)
+	return w.hold(l.Messages...) && l.Skip > 0
+}
+
+// beyond returns the request for what did not fit into the page of an answer. A poll that its client repeats takes all
+// under one nonce, for which the repeat asks; of another each page can be undone by itself.
+func (r *LeaseRequest) beyond(l *Leased) LeaseRequest {
+	more := *r
+	more.Skip, more.Over = l.Skip, false
+	if more.Limit > 0 {
+		more.Limit -= len(l.Messages)
+		for i := range l.Messages {
+			more.Bytes -= l.Messages[i].Size()
+		}
+		if !r.Again && !l.Known {
+			more.Skip, more.Nonce = 0, newNonce()
+		}
+	}
+	return more
 }

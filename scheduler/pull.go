@@ -30,6 +30,9 @@ type Poll struct {
 	Wait time.Duration
 	// Webhook: the poll is a webhook's. Of its topics nobody else may pull.
 	Webhook bool
+	// Room, which may be nil, counts bytes that the poll holds, and returns how many more it may hold. Without any left
+	// it gets nothing (ErrNoRoom); what one look brings may exceed them.
+	Room func(bytes int) (left int)
 	// Attempt names a poll that may be sent again, within attemptKeep: the next sending gets the same messages, at any
 	// instance, for as long as they are leased, and an earlier one gets nothing more. What such a poll took is not given
 	// back when its client goes. 0 is none.
@@ -64,6 +67,9 @@ const (
 	// pausesKeep is how long the pauses are believed that hold a topic back. Pauses that do not are believed until
 	// Lease answers that there are later ones.
 	pausesKeep = time.Second
+	// leasePage bounds what the timeline answers at once: Redis does nothing else meanwhile. A poll that wants more asks
+	// again.
+	leasePage = 4 << 20
 	// passTries is how often a look begins anew because the pauses changed under it.
 	passTries = 3
 )
@@ -122,7 +128,7 @@ func (s *Scheduler) again(ctx context.Context, p *Poll) ([]PulledMessage, error)
 	if before == 0 {
 		return nil, nil
 	}
-	return s.granted(ctx, p, attempt, before), nil
+	return s.granted(ctx, p, attempt, before)
 }
 
 // sending counts a sending in the attempt's bucket. While that does not answer the next one counts, as all instances
@@ -164,8 +170,12 @@ func (n Nonce) on(part string) Nonce {
 const sendingsAsked = 8
 
 // granted returns what the sendings before one still hold, which take nothing from then on.
-func (s *Scheduler) granted(ctx context.Context, p *Poll, attempt Nonce, sending int) []PulledMessage {
-	h := handing{s: s, batch: []*waiter{{}}, found: make([][]PulledMessage, 1), next: map[message.Bucket]message.Milli{}}
+func (s *Scheduler) granted(ctx context.Context, p *Poll, attempt Nonce, sending int) ([]PulledMessage, error) {
+	if !p.hold() {
+		return nil, ErrNoRoom
+	}
+	h := handing{s: s, batch: []*waiter{{Poll: *p}}, found: make([][]PulledMessage, 1),
+		next: map[message.Bucket]message.Milli{}}
 	for i := max(sending-sendingsAsked, 0); i < sending; i++ {
 		nonces := []Nonce{attempt.of(i)}
 		for at, topic := range p.Topics {
@@ -174,13 +184,25 @@ func (s *Scheduler) granted(ctx context.Context, p *Poll, attempt Nonce, sending
 		for b := range s.cfg.Timeline.Buckets() {
 			for _, nonce := range nonces {
 				h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: p.Topic, Nonce: nonce, Keep: attemptKeep,
-					Now: s.cfg.Clock.Milli()})
+					Page: leasePage, Now: s.cfg.Clock.Milli()})
 				h.of = append(h.of, 0)
 			}
 		}
 	}
 	_ = h.lease(ctx) // what does not answer now may have been granted nothing
-	return slices.DeleteFunc(h.found[0], s.over())
+	return slices.DeleteFunc(h.found[0], s.over()), nil
+}
+
+// hold counts messages that a poll got, and reports whether it may get more.
+func (p *Poll) hold(got ...LeasedMessage) bool {
+	if p.Room == nil {
+		return true
+	}
+	bytes := 0
+	for i := range got {
+		bytes += got[i].Size()
+	}
+	return p.Room(bytes) > 0
 }
 
 // sortPulled sorts messages into the order in which they are handed out.

@@ -16,7 +16,7 @@ type Pulling interface {
 	Ready(ctx context.Context, wants []Want, now message.Milli) []Found
 	// Lease takes ready messages into leases, in the order of their topic. A request whose Nonce was granted before,
 	// also with other messages left, takes nothing: it returns what is still leased under the nonce. So it may be sent
-	// twice, and late.
+	// twice, and late. Only one that skips all of the grant takes more, until a request with a limit of 0 has read it.
 	Lease(ctx context.Context, requests []LeaseRequest) []Leased
 	// Sending counts a sending of a poll's attempt, and returns how many were counted before. That is remembered for
 	// keep. Sent twice it counts as two.
@@ -85,7 +85,10 @@ type LeaseRequest struct {
 	// nonce takes nothing, and unless Again is set it can take nothing later; pauses do not matter.
 	Limit, Bytes int
 	Over         bool
-	Nonce        Nonce
+	// Page bounds what an answer of several messages weighs, unless it is 0. Skip is how many messages of the nonce's
+	// grant earlier answers had, 0 for the first request.
+	Page, Skip int
+	Nonce      Nonce
 	// Again: the nonce may be used again if it took nothing; otherwise it is remembered then, too.
 	Again bool
 	// Keep is how long the nonce is remembered once its leases are over.
@@ -107,6 +110,8 @@ type Leased struct {
 	// Known: the nonce had been granted.
 	Known    bool
 	Messages []LeasedMessage
+	// Skip is that of a request for what did not fit into the page, or 0.
+	Skip int
 	// Next is a time no later than when the next message is due, or 0 if none waits.
 	Next message.Milli
 	// Aside is how many messages past their time to live were set aside for the leader.

@@ -91,6 +91,7 @@ var problems = []struct {
 	{scheduler.ErrFull, http.StatusServiceUnavailable, WordFull},
 	{scheduler.ErrBehind, http.StatusServiceUnavailable, WordBehind},
 	{scheduler.ErrBusy, http.StatusServiceUnavailable, WordBusy},
+	{scheduler.ErrNoRoom, http.StatusServiceUnavailable, WordBusy},
 	{scheduler.ErrStopping, http.StatusServiceUnavailable, WordStopping},
 	{scheduler.ErrUnavailable, http.StatusServiceUnavailable, WordUnavailable},
 	{scheduler.ErrNoMachineID, http.StatusServiceUnavailable, WordUnavailable},

@@ -112,14 +112,15 @@ type Server struct {
 	metrics *metrics
 	mux     *http.ServeMux
 	// patterns holds all routes, and seeds those of other systems; handlers holds those that need a right, by pattern.
-	patterns []string
-	seeds    []string
-	handlers map[string]guarded
-	guard    guard
-	origin   *http.CrossOriginProtection
-	stats    camelliaStats
-	reading  bodies    // being read or checked
-	buffers  sync.Pool // of *[]byte, for answers
+	patterns  []string
+	seeds     []string
+	handlers  map[string]guarded
+	guard     guard
+	origin    *http.CrossOriginProtection
+	stats     camelliaStats
+	reading   bodies    // being read or checked
+	answering bodies    // of messages that polls get
+	buffers   sync.Pool // of *[]byte, for answers
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive

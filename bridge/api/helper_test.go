@@ -133,9 +133,13 @@ type pullers struct {
 	settled scheduler.Settled
 	failure error
 	wait    func(ctx context.Context) // of a poll
+	polled  func(scheduler.Poll)
 }
 
-func (p pullers) Pull(ctx context.Context, _ scheduler.Poll) ([]scheduler.PulledMessage, error) {
+func (p pullers) Pull(ctx context.Context, poll scheduler.Poll) ([]scheduler.PulledMessage, error) {
+	if p.polled != nil {
+		p.polled(poll)
+	}
 	if p.wait != nil {
 		p.wait(ctx)
 	}

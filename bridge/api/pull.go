@@ -126,6 +126,9 @@ func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *wire.
 	return err
 }
 
+// answersAtOnce is how many bytes the answers to all polls may have before another poll gets any.
+const answersAtOnce = 4 * wire.MaxPullBytes
+
 // handOut answers a request with what a poll gets, and returns what was written whole, as far as this side can tell.
 // It gives back what it could not write whole. A client that reads its answer and closes the connection looks like one
 // that has gone: what it got stays leased, and it may settle that.
@@ -133,6 +136,12 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.
 	write func([]scheduler.PulledMessage) error) ([]scheduler.PulledMessage, error) {
 	ctx, stop := s.unhurried(w, r)
 	defer stop(nil)
+	by, held := s.holder(r, visitOf(r).token), new(atomic.Int64)
+	poll.Room = func(bytes int) int {
+		held.Add(int64(bytes))
+		return int(s.answering.hold(by, int64(bytes), answersAtOnce, answersAtOnce/holderShare))
+	}
+	defer func() { s.answering.give(by, held.Load()) }()
 	var revoked atomic.Pointer[error]
 	changed := func() {
 		if err := s.stillPulls(r, poll.Names()...); err != nil {

@@ -114,3 +114,50 @@ func TestPull_GivesBackWhatItCannotWrite(t *testing.T) {
 		})
 	}
 }
+
+// The answers to polls take 256 MiB at most, those to one caller a quarter, until they are written.
+func TestPull_BoundsWhatAnswersHold(t *testing.T) {
+	t.Parallel()
+	const quarter = 64 << 20
+	var d *door
+	var tokens []api.Token
+	for _, name := range []string{"la", "lb", "lc", "ld", "le"} {
+		one := token(name, nil, false, false)
+		one.Pull = []string{"a"}
+		tokens = append(tokens, one)
+	}
+	ask := func(name string) {
+		if got := call(t, d, "POST", "/v1/topics/a/pull", `{}`, as(name)...); got.status != 200 {
+			t.Errorf("%s: %d %s", name, got.status, got.raw)
+		}
+	}
+	at := 0
+	polls := []struct {
+		by          string
+		takes, left int
+		next        []string // who asks while this one holds what it took
+	}{
+		{"la", quarter, 0, []string{"la", "lb"}},
+		{"la", 0, 0, nil},
+		{"lb", quarter + 1, -1, []string{"lc"}},
+		{"lc", quarter - 1, 1, []string{"ld"}},
+		{"ld", quarter, 0, []string{"le"}},
+		{"le", 0, 0, nil}, // it holds nothing, and all is taken
+		{"la", 0, quarter, nil},
+	}
+	d = open(t, letting(tokens...), with(service{pullers: pullers{polled: func(p scheduler.Poll) {
+		now := polls[at]
+		at++
+		if left := p.Room(now.takes); left != now.left {
+			t.Errorf("poll %d, by %s: %d are left, want %d", at, now.by, left, now.left)
+		}
+		for _, by := range now.next {
+			ask(by)
+		}
+	}}}))
+	ask("la")
+	ask("la")
+	if at != len(polls) {
+		t.Errorf("%d polls", at)
+	}
+}

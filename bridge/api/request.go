@@ -82,27 +82,36 @@ type bodies struct {
 func (b *bodies) take(by string, bytes, all, each int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.all+bytes > all || by != "" && b.by[by]+bytes > each {
-		return false
+	if b.add(by, bytes, all, each) >= 0 {
+		return true
 	}
-	if b.all += bytes; by != "" {
-		if b.by == nil {
-			b.by = map[string]int64{}
-		}
-		b.by[by] += bytes
-	}
-	return true
+	b.add(by, -bytes, all, each)
+	return false
 }
 
-func (b *bodies) give(by string, bytes int64) {
+// hold takes bytes in any case, and returns how many more the holder may take.
+func (b *bodies) hold(by string, bytes, all, each int64) (left int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.all -= bytes
-	if by != "" && bytes > 0 {
-		if b.by[by] -= bytes; b.by[by] <= 0 {
-			delete(b.by, by)
-		}
+	return b.add(by, bytes, all, each)
+}
+
+func (b *bodies) give(by string, bytes int64) { b.hold(by, -bytes, 0, 0) }
+
+func (b *bodies) add(by string, bytes, all, each int64) (left int64) {
+	b.all += bytes
+	left = all - b.all
+	if by == "" {
+		return left
 	}
+	if b.by == nil {
+		b.by = map[string]int64{}
+	}
+	held := b.by[by] + bytes
+	if b.by[by] = held; held <= 0 {
+		delete(b.by, by)
+	}
+	return min(left, each-held)
 }
 
 // holderShare is the part of the memory for bodies that one holder may take.

@@ -46,6 +46,7 @@ func (m *model) lease(t *rapid.T) {
 	r := scheduler.LeaseRequest{Bucket: m.bucket(t), Topic: rapid.SampledFrom(topics).Draw(t, "topic"),
 		Limit: rapid.SampledFrom([]int{0, 1, 2, 5, 1000}).Draw(t, "limit"),
 		Bytes: block/2 + block*rapid.IntRange(0, 6).Draw(t, "bytes"),
+		Page:  block/2 + block*rapid.IntRange(0, 9).Draw(t, "page"),
 		Over:  rapid.Bool().Draw(t, "over"), Nonce: m.nonces, Keep: 1000 * time.Hour, // Redis forgets by its own clock
 		Length:   rapid.SampledFrom([]time.Duration{50 * time.Millisecond, 20 * time.Second}).Draw(t, "length"),
 		Fixed:    rapid.Bool().Draw(t, "fixed"),
@@ -88,13 +89,14 @@ func (m *model) requested(t *rapid.T, r scheduler.LeaseRequest) {
 
 func (m *model) leaseBy(r scheduler.LeaseRequest) {
 	next := map[scheduler.Timeline]message.Milli{}
-	known := false
+	known, skip := false, 0
 	m.step(fmt.Sprintf("lease %+v", r), func(tl scheduler.Timeline) string {
 		l := tl.Lease(m.ctx, []scheduler.LeaseRequest{r})[0]
 		if errors.Is(l.Err, scheduler.ErrPausesChanged) {
 			return "paused"
 		}
-		s := fmt.Sprint("known ", l.Known, " aside ", l.Aside, short(l.Err))
+		skip = l.Skip
+		s := fmt.Sprint("known ", l.Known, " aside ", l.Aside, " next ", l.Skip, short(l.Err))
 		for _, got := range l.Messages {
 			s += fmt.Sprintf("; until %d %s", got.Until, describe(message.Info{Message: *got.Message}))
 			if was := m.was[got.UID]; tl == m.real && !l.Known && (was != message.StateWaiting || got.Due > r.Now ||
@@ -113,6 +115,11 @@ func (m *model) leaseBy(r scheduler.LeaseRequest) {
 	}, true, func(string, string) (bool, string) { return false, "" })
 	if known {
 		m.bounds("the next message", next)
+	}
+	if skip > r.Skip { // as the scheduler does, and as often as a consumer that is cut does not
+		r.Skip, r.Over = skip, false
+		m.requests = append(m.requests, r)
+		m.leaseBy(r)
 	}
 }
 

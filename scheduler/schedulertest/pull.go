@@ -222,6 +222,44 @@ var pullPromises = []promise{
 			t.Fatalf("the journal gets %+v", last)
 		}
 	}},
+	{name: "an answer stays within its page, and the next request has the rest", check: func(t *trial) {
+		var all []*message.Message
+		for n := range 6 {
+			all = append(all, Message(n, ForPull(), On(work), Body(make([]byte, block))))
+		}
+		t.added(all...)
+		ask := func(limit, skip, page, want, next int, known bool) {
+			t.Helper()
+			r := t.poll(work, limit, 1)
+			r.Skip, r.Page, r.Over = skip, page, skip == 0
+			l := t.tl.Lease(t.Context(), []scheduler.LeaseRequest{r})[0]
+			t.must("lease", l.Err)
+			if len(l.Messages) != want || l.Skip != next || l.Known != known {
+				t.Fatalf("beyond %d: %d messages, next %d, known %t; want %d, %d, %t", skip, len(l.Messages), l.Skip, l.Known,
+					want, next, known)
+			}
+		}
+		two := 2*block + block/2
+		ask(5, 0, two, 2, 2, false)
+		ask(5, 0, two, 2, 0, true)
+		ask(3, 2, two, 2, 4, false)
+		ask(3, 2, two, 2, 0, true) // its answer was lost
+		ask(5, 0, two, 2, 2, true)
+		ask(1, 4, 1, 1, 0, false) // the first may weigh more
+		t.wantPulled(5, 1)
+		t.settle(of(all[1], scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
+		ask(0, 0, two, 2, 3, true) // a later sending reads what was granted
+		ask(0, 3, two, 2, 0, true)
+		ask(1, 5, two, 0, 0, true) // and from then on it takes nothing
+		t.wantPulled(4, 1)
+		r := t.poll(work, 1, 2)
+		t.lease(r)
+		t.settleOnce(scheduler.Settle{Verb: scheduler.Undo, Nonce: 2, UID: all[5].UID})
+		r.Skip = 1
+		if l := t.tl.Lease(t.Context(), []scheduler.LeaseRequest{r})[0]; l.Err != nil || len(l.Messages) > 0 || !l.Known {
+			t.Fatalf("undone: %+v", l)
+		}
+	}},
 	{name: "a lease is settled by its own nonce and topic alone", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
 		t.pull(m, 1)

@@ -146,9 +146,15 @@ func (b *bucket) ready(want scheduler.TopicWant, now message.Milli) (found sched
 // granted is what a call of Lease took.
 type granted struct {
 	uids  []message.UID
+	read  bool                 // it takes no more
 	sent  int                  // of an attempt instead of a nonce: its sendings
 	did   map[message.UID]deed // what became of them by a refusal or a release
 	place *entry               // stands for it in forgets
+}
+
+// goesOn reports whether a request takes more under its nonce.
+func (g *granted) goesOn(r *scheduler.LeaseRequest) bool {
+	return r.Limit > 0 && r.Skip > 0 && len(g.uids) == r.Skip && !g.read
 }
 
 // deed is how a lease was settled: a consumer that repeats its own call is told so, and one whose lease lapsed is not.
@@ -194,7 +200,8 @@ func (t *Timeline) Lease(ctx context.Context, requests []scheduler.LeaseRequest)
 			if b.cert.Filling {
 				return fmt.Errorf("bucket %d is being restored: %w", r.Bucket, scheduler.ErrUncertified)
 			}
-			if r.Limit > 0 && message.Milli(t.paused.last.Load()) > r.Pauses && b.grant(r.Nonce, r.Now) == nil {
+			g := b.grant(r.Nonce, r.Now)
+			if r.Limit > 0 && message.Milli(t.paused.last.Load()) > r.Pauses && (g == nil || g.goesOn(r)) {
 				return scheduler.ErrPausesChanged
 			}
 			b.take(r, &leased[i])
@@ -221,24 +228,31 @@ func (t *Timeline) Sending(ctx context.Context, n message.Bucket, attempt schedu
 const asideLimit = 1000
 
 func (b *bucket) take(r *scheduler.LeaseRequest, out *scheduler.Leased) {
-	if g := b.grant(r.Nonce, r.Now); g != nil {
-		out.Known = true
-		for _, uid := range g.uids {
-			if e := b.entries[uid]; e.leased() != nil && e.leased().nonce == r.Nonce {
-				out.Messages = append(out.Messages, b.handedOut(e))
-			}
-		}
-		return
-	}
 	var (
-		g     granted
 		last  message.Milli
 		bytes int
 	)
+	g := b.grant(r.Nonce, r.Now)
+	if g != nil && !g.goesOn(r) {
+		out.Known, g.read = true, g.read || r.Limit == 0
+		for i := r.Skip; i < len(g.uids); i++ {
+			e := b.entries[g.uids[i]]
+			if e.leased() == nil || e.leased().nonce != r.Nonce {
+				continue
+			}
+			if bytes += e.message.Size(); r.Page > 0 && bytes > r.Page && len(out.Messages) > 0 {
+				out.Skip = i
+				break
+			}
+			out.Messages = append(out.Messages, b.handedOut(e))
+		}
+		return
+	}
+	g = cmp.Or(g, new(granted))
 handing:
-	for more := true; more && len(g.uids) < r.Limit && out.Aside < asideLimit; {
+	for more := true; more && len(out.Messages) < r.Limit && out.Aside < asideLimit; {
 		more = false
-		for _, e := range b.handable(r.Topic, r.Now, r.Limit-len(g.uids)) {
+		for _, e := range b.handable(r.Topic, r.Now, r.Limit-len(out.Messages)) {
 			if e.pull.expires > 0 && e.pull.expires <= r.Now {
 				b.leave(e)
 				b.expect(e)
@@ -249,7 +263,11 @@ handing:
 				more = true // there is room for others: that of the next of its line, too
 				continue
 			}
-			if bytes += e.message.Size(); bytes > r.Bytes && (len(g.uids) > 0 || !r.Over) {
+			if bytes += e.message.Size(); bytes > r.Bytes && (len(out.Messages) > 0 || !r.Over) {
+				break handing
+			}
+			if r.Page > 0 && bytes > r.Page && len(out.Messages) > 0 {
+				out.Skip = len(g.uids)
 				break handing
 			}
 			length := r.Length
@@ -267,7 +285,7 @@ handing:
 		}
 	}
 	if len(g.uids) > 0 || !r.Again {
-		b.keep(r.Nonce, &g, max(last, r.Now).Add(r.Keep))
+		b.keep(r.Nonce, g, max(last, r.Now).Add(r.Keep))
 	}
 	out.Next = b.pulls[r.Topic].due()
 }
@@ -449,6 +467,7 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now messag
 func (b *bucket) undo(nonce scheduler.Nonce, term uint64, now message.Milli) {
 	g := cmp.Or(b.grant(nonce, now), new(granted))
 	b.keep(nonce, g, now+settledKeep)
+	g.read = true
 	for _, uid := range g.uids {
 		if e := b.entries[uid]; e.leased() != nil && e.leased().nonce == nonce {
 			b.comeBack(e, &scheduler.Settle{Verb: scheduler.Release, UID: uid}, term, now)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
 	"time"
@@ -65,12 +66,13 @@ func (t *Redis) Lease(ctx context.Context, requests []scheduler.LeaseRequest) []
 		r := &requests[i]
 		calls[i] = call{bucket: r.Bucket, script: "lease", args: []any{r.Topic, int64(r.Now), r.Limit, r.Bytes,
 			flag(r.Over), r.Nonce.String(), r.Keep.Milliseconds(), int64(r.From), r.Length.Milliseconds(), flag(r.Fixed),
-			r.Consumer, int64(r.Pauses), flag(r.Again)}}
+			r.Consumer, int64(r.Pauses), flag(r.Again), r.Skip, cmp.Or(r.Page, math.MaxInt32)}}
 	}
 	leased, spoiled := make([]scheduler.Leased, len(requests)), make([][]any, len(requests))
 	failed := t.askAll(ctx, calls, func(i int, a *answer) error {
 		l := &leased[i]
 		l.Known, l.Next, l.Aside = a.text("known") != "", message.Milli(a.optional("next")), a.count("aside")
+		l.Skip = int(a.optional("skip"))
 		for a.more() {
 			uid, packed, mark := message.UID(a.text("uid")), a.text("message"), a.text("mark")
 			until := a.milli("until")

@@ -5,27 +5,42 @@
 --      9 how long they are, in ms  10 '1' if that holds whatever the messages say  11 consumer
 --      12 time of the last change of pauses that the caller knows  13 '1' if a nonce that takes nothing is
 --      not remembered; otherwise it can take nothing later
+--      14 how many messages of the nonce's grant earlier answers had  15 bytes: an answer of several stays below
 -- Result: '1' if the nonce was granted before; a time no later than when the next message is due, '' for none; how many
---      messages were set aside; then for each: uid, packed message, mark, end of the lease.
---      Or the error PAUSED if the pauses changed later.
+--      messages were set aside; ARGV 14 of a call for what did not fit below ARGV 15, or ''; then for each: uid,
+--      packed message, mark, end of the lease. Or the error PAUSED if the pauses changed later.
 -- A message past its time to live leaves the queue, so that others come, and waits for the leader in the other orders.
 -- One that cannot be read leaves all of them and is listed as refused.
--- Twice or late: the nonce was granted, so nothing is taken; the answer is what is still leased under it.
+-- Twice or late: the nonce was granted, so nothing is taken; the answer is what is still leased under it. Only a call
+-- that has had all of a grant takes more under its nonce, until one with the limit 0 has read it.
 if phase == 'filling' then return redis.error_reply('UNCERTIFIED ' .. number .. ' filling ' .. (run or present())) end
 local on, now, limit, bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local nonce, start = ARGV[6], tonumber(ARGV[8])
+local nonce, start, skip, page = ARGV[6], tonumber(ARGV[8]), tonumber(ARGV[14]), tonumber(ARGV[15])
 local key, granted = grant(nonce), redis.call('HGET', grant(nonce), '')
-local result = {granted and '1' or '', '', '0'}
+local goes_on = granted and limit > 0 and skip > 0 and #granted == 18 * skip
+local result = {granted and not goes_on and '1' or '', '', '0', ''}
 local function hand_out(uid, packed, mark, till)
   push(result, uid, packed)
   push(result, mark, till)
 end
 
-if granted then
-  for at = 1, #granted - 17, 18 do
+if granted and not goes_on then
+  if limit == 0 and string.sub(granted, -1) ~= '-' then
+    local left = redis.call('PTTL', key)
+    redis.call('HDEL', key, '') -- a removal, so that a full Redis does not refuse it
+    redis.call('HSET', key, '', granted .. '-')
+    redis.call('PEXPIRE', key, left)
+  end
+  local size = 0
+  for at = 18 * skip + 1, #granted - 17, 18 do
     local uid = string.sub(granted, at, at + 17)
     local lease, packed = redis.call('HGET', LEASE, uid), redis.call('HGET', MSG, uid)
     if lease and string.sub(lease, 1, 16) == nonce and sound(packed) then
+      if size > 0 and size + #packed > page then
+        result[4] = string.format('%d', (at - 1) / 18)
+        return result
+      end
+      size = size + #packed
       hand_out(uid, packed, marked(uid, packed), redis.call('ZSCORE', leases_of(topic(packed)), uid))
     end
   end
@@ -60,6 +75,10 @@ while not full and not out and #uids < limit and aside < 1000 do
     else
       weight = weight + #packed
       if weight > bytes and (#uids > 0 or ARGV[5] ~= '1') then full = true break end
+      if weight > page and #uids > 0 then
+        full, result[4] = true, string.format('%d', skip + #uids)
+        break
+      end
       local own = bit.band(flags, 32) == 32 and ARGV[10] ~= '1'
       local till = start + (own and struct.unpack('>I4', packed, #meta(packed) - 3) or usual)
       gone[#gone + 1], took[#took + 1], uids[#uids + 1] = uid, uid, uid
@@ -95,10 +114,12 @@ while not full and not out and #uids < limit and aside < 1000 do
   end
   out = #read < asked and not full and not more
 end
-if #uids > 0 or ARGV[13] ~= '1' then
-  redis.call('DEL', key) -- a removal, so that a full Redis does not refuse it
-  redis.call('HSET', key, '', table.concat(uids))
-  redis.call('PEXPIRE', key, string.format('%.0f', latest - now + tonumber(ARGV[7])))
+if #uids > 0 or not granted and ARGV[13] ~= '1' then
+  local ends = latest - now + tonumber(ARGV[7])
+  if granted then ends = math.max(ends, redis.call('PTTL', key)) end
+  redis.call('HDEL', key, '') -- a removal, so that a full Redis does not refuse it
+  redis.call('HSET', key, '', (granted or '') .. table.concat(uids))
+  redis.call('PEXPIRE', key, string.format('%.0f', ends))
 end
 local known = not out and redis.call('EXISTS', from) == 1
 local at = tonumber(known and redis.call('ZSCORE', PULLS, on) or '') or not known and correct(on)

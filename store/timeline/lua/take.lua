@@ -30,9 +30,9 @@ for i = 5, #ARGV, 2 do
     local sequence, laid = string.match(redis.call('HGET', key, at), '^(%d+):(%d+)$')
     local other, later = string.match(value, '^(%d+):(%d+)$')
     redis.call('HSET', key, at, string.format('%.0f:%.0f', math.max(sequence, other), math.max(laid, later)))
-  elseif kind == 'hash' and at == '' and #value % 18 == 0 then -- a grant
+  elseif string.sub(name, 1, 6) == 'grant:' and at == '' then -- no poll that goes on with it is left
     local granted = redis.call('HGET', key, '')
-    if #granted % 18 ~= 0 then granted = '' end
+    granted = string.sub(granted, 1, #granted - #granted % 18)
     for uid in string.gmatch(value, string.rep('.', 18)) do
       if not string.find(granted, uid, 1, true) then granted = granted .. uid end
     end
