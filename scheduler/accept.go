@@ -283,6 +283,9 @@ func answer(m *message.Message, r AddResult) Accepted {
 	return a
 }
 
+// ByNATS is the name of callers by NATS, which does not say who they are.
+const ByNATS = "nats"
+
 type callerKey struct{}
 
 // CalledBy returns a context in which changes are made on behalf of a caller: a token of the HTTP API, or NATS. The

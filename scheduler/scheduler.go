@@ -70,6 +70,7 @@ type Scheduler struct {
 	names   *names
 	pauses  knownPauses
 	polls   polls
+	burials burials
 }
 
 // New checks the configuration and builds a Scheduler. Serve must run for pushes to be answered.

@@ -250,6 +250,9 @@ func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: last sequence of the intake: %w: %w", ref.ID, ErrUnavailable, err)
 	}
+	if !s.burials.take(ctx, &ref, s.cfg.Timeline.Buckets()) {
+		return nil, fmt.Errorf("cancel %q: %w", ref.ID, ManyTombstones(false))
+	}
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	uids, err := s.cfg.Timeline.Bury(call, ref, sequence, max(s.cfg.Clock.Milli(), message.CeilMilli(at)))

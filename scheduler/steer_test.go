@@ -10,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
 )
 
@@ -301,6 +302,49 @@ func TestCancel_AnswersWhatTheJournalKnowsThoughNoTombstoneFits(t *testing.T) {
 		if _, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "order-2", Topic: "orders"}); !errors.Is(err,
 			scheduler.ErrManyTombstones) {
 			t.Errorf("of what nobody knows: %v", err)
+		}
+	})
+}
+
+// One token does not use up the room that the cancels of others need.
+func TestCancel_SharesTheRoomForTombstonesAmongTokens(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 2, nil)
+		other := "b"
+		for schedulertest.NameBucket("", other, 2) == schedulertest.NameBucket("", "a", 2) {
+			other += "b"
+		}
+		cancel := func(by string, n int) error {
+			ref := scheduler.Ref{ID: fmt.Sprint(by, " ", n), Topic: "orders", Key: "a", Keyed: true}
+			if n == -1 {
+				ref.Key, ref.Keyed = "", false
+			} else if n == -2 {
+				ref.Key = other
+			}
+			_, err := r.S.Cancel(scheduler.CalledBy(t.Context(), by), ref)
+			return err
+		}
+		for n := range scheduler.BurialShare {
+			if err := cancel("shop", n); err != nil {
+				t.Fatalf("cancel %d: %v", n, err)
+			}
+		}
+		for n, by := range []string{"shop", "mail", scheduler.ByNATS, "", "shop"} {
+			err := cancel(by, 10_000+n)
+			if refused := errors.Is(err, scheduler.ErrManyTombstones) && errors.Is(err, scheduler.ErrUnavailable); refused !=
+				(by == "shop") || err != nil && !refused {
+				t.Errorf("another, by %q: %v", by, err)
+			}
+		}
+		if err := cancel("shop", -1); !errors.Is(err, scheduler.ErrManyTombstones) {
+			t.Errorf("in both buckets: %v", err)
+		}
+		if err := cancel("shop", -2); err != nil {
+			t.Errorf("in the other bucket: %v", err)
+		}
+		time.Sleep(10 * time.Minute)
+		if err := cancel("shop", 0); err != nil {
+			t.Errorf("ten minutes later: %v", err)
 		}
 	})
 }

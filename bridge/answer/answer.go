@@ -15,7 +15,7 @@ import (
 )
 
 // ByNATS is the caller's name in requests over NATS. They name no callers: NATS permissions decide who may call.
-const ByNATS = "nats"
+const ByNATS = scheduler.ByNATS
 
 // Push converts a checked push into the scheduler's form. A uid means that the push is repeated because its outcome
 // stayed unknown, and so does an id in the form of one. With an attempt, the id is the name of the message that a

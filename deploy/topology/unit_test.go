@@ -43,6 +43,26 @@ func command(t testing.TB) []string {
 	return args[1:]
 }
 
+// The settings may hold what signs webhooks, and a reload reads them anew: the unit's user must be able to, and nobody
+// else.
+func TestTheUnitsSettingsAreNotForEverybody(t *testing.T) {
+	t.Parallel()
+	all := unit(t)
+	if all["DynamicUser"] == "yes" || all["User"] != "tarry" || all["Group"] != "tarry" {
+		t.Errorf("a user that is made up at each start can own no file: %q, %q, %q", all["DynamicUser"], all["User"],
+			all["Group"])
+	}
+	for line := range strings.Lines(inDeploy(t, "tarry.service")) {
+		if _, how, found := strings.Cut(line, "install -D -m "); found && strings.Contains(how, "/etc/tarry/") {
+			if !strings.HasPrefix(how, "0640 -g tarry ") {
+				t.Errorf("the settings are installed by %s", how)
+			}
+			return
+		}
+	}
+	t.Error("the unit does not say how to install the settings")
+}
+
 func TestTheUnitsCommandServesAndStops(t *testing.T) {
 	t.Parallel()
 	redis, nats, zookeeper := lab.NewRedis(t, "--maxmemory-policy", "noeviction"), lab.NewNATS(t), lab.NewZooKeeper(t)

@@ -27,11 +27,11 @@ import (
 
 const (
 	tombstoneKeep = 10 * time.Minute
-	// tombstoneLimit is the maximum number of tombstones in a bucket, without shares: after a caller cancels ten
-	// thousand unknown ids in ten minutes, the tombstones of others are refused for a while. They get an error, and
-	// cancels by uid or of stored messages still work. Shares would require the caller's identity, which NATS does not
-	// provide, or a count per topic, of which one caller may invent any number.
-	tombstoneLimit = 10_000
+	// tombstoneLimit is the maximum number of tombstones in a bucket. A token may leave a quarter of them through each
+	// instance (scheduler.BurialShare). NATS does not say who calls: after its callers cancel ten thousand unknown ids in
+	// ten minutes, the tombstones of others are refused for a while. They get an error, and cancels by uid or of stored
+	// messages still work.
+	tombstoneLimit = 4 * scheduler.BurialShare
 	// maxCall bounds one call of the store; a lease leaves room for several.
 	maxCall     = time.Second
 	clockSample = time.Second
