@@ -152,11 +152,15 @@ func runUntilEnd(t testing.TB, run func(context.Context) error) {
 	})
 }
 
-// WantHeaders are those that a message is delivered with on its topic.
-func WantHeaders(m *message.Message) map[string][]string {
+// WantHeaders are those that a message is delivered with on its topic. The secret of the delivery is as it came, if one
+// came.
+func WantHeaders(m *message.Message, got nats.Header) map[string][]string {
 	h := map[string][]string{
 		"Tarry-Id": {cmp.Or(m.ID, string(m.UID))}, "Tarry-Due": {strconv.FormatInt(int64(m.Due), 10)},
 		"Tarry-Attempt": {strconv.Itoa(int(m.Attempt))}, "Nats-Msg-Id": {string(m.UID)},
+	}
+	if once := got["Tarry-Once"]; len(once) == 1 && len(once[0]) > 6 {
+		h["Tarry-Once"] = once
 	}
 	if m.Key != "" {
 		h["Tarry-Key"] = []string{m.Key}

@@ -2,6 +2,8 @@ package publish
 
 import (
 	"cmp"
+	"crypto/rand"
+	"encoding/binary"
 	"slices"
 	"strconv"
 
@@ -18,11 +20,13 @@ type headerWriter struct {
 	// deliver into one stream, whose duplicate window would swallow the second message.
 	space  string
 	header nats.Header
-	own    [7]string // the values of tarry's own headers
+	own    [8]string // the values of tarry's own headers
 	values []string  // the values of the user's headers
 	due    []byte
 	retry  message.Retry // the schedule whose text is in own
-	plain  bool          // the map holds only the four headers that every message has
+	plain  bool          // the map holds only the five headers that every message has
+	random []byte        // the rest of pool
+	pool   [256]byte
 }
 
 const (
@@ -30,6 +34,7 @@ const (
 	ownDue
 	ownAttempt
 	ownMsgID
+	ownOnce
 	ownKey
 	ownRetry
 	ownSubject
@@ -57,6 +62,7 @@ func (w *headerWriter) write(m *message.Message, subject string, retry *message.
 	}
 	w.own[ownAttempt] = strconv.FormatUint(uint64(m.Attempt), 10)
 	w.own[ownMsgID] = string(m.UID) + w.space
+	w.own[ownOnce] = w.secret()
 	plain := m.Key == "" && len(m.Headers) == 0 && retry.Empty() && subject == m.Topic
 	if w.plain && plain {
 		return w.header
@@ -67,7 +73,8 @@ func (w *headerWriter) write(m *message.Message, subject string, retry *message.
 	clear(w.header)
 	w.plain = plain
 	w.user(m.Headers)
-	for i, name := range [...]string{wire.HeaderID, wire.HeaderDue, wire.HeaderAttempt, wire.HeaderMsgID} {
+	for i, name := range [...]string{wire.HeaderID, wire.HeaderDue, wire.HeaderAttempt, wire.HeaderMsgID,
+		wire.HeaderOnce} {
 		w.header[name] = w.own[i : i+1 : i+1]
 	}
 	if m.Key != "" {
@@ -86,6 +93,17 @@ func (w *headerWriter) write(m *message.Message, subject string, retry *message.
 		w.header[wire.HeaderSubject] = w.own[ownSubject : ownSubject+1 : ownSubject+1]
 	}
 	return w.header
+}
+
+// secret returns 64 random bits.
+func (w *headerWriter) secret() string {
+	if len(w.random) == 0 {
+		w.random = w.pool[:]
+		_, _ = rand.Read(w.random) // never fails
+	}
+	n := binary.BigEndian.Uint64(w.random)
+	w.random = w.random[8:]
+	return strconv.FormatUint(n, 36)
 }
 
 func (w *headerWriter) user(headers []message.Header) {

@@ -121,7 +121,7 @@ func TestPublisher_DeliversToAStreamAndTellsDuplicates(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := bridgetest.WantHeaders(m)
+		want := bridgetest.WantHeaders(m, stored.Header)
 		if stored.Subject != m.Topic || !bytes.Equal(stored.Data, m.Body) ||
 			!reflect.DeepEqual(map[string][]string(stored.Header), want) {
 			t.Errorf("stored %s %q %v\nwant %v", stored.Subject, stored.Data, stored.Header, want)

@@ -135,9 +135,14 @@ func (c *Client) pushForAck(ctx context.Context, out *outgoing) (Stored, error) 
 	return c.push(ctx, out)
 }
 
-// place stores the message in the intake stream.
+// place stores the message in the intake stream. If that has the id of a message already which is sent for the first
+// time, somebody else has taken it: a stream judges ids over all subjects.
 func (c *Client) place(ctx context.Context, out *outgoing) (Stored, error) {
-	ack, err := c.store(ctx, out.msg)
+	ack, once, err := c.store(ctx, out.msg)
+	if err == nil && ack.Duplicate && once && out.fresh {
+		out.msg.Header[nats.MsgIdHdr] = []string{newMsgID()}
+		ack, _, err = c.store(ctx, out.msg)
+	}
 	if err != nil {
 		return Stored{}, err
 	}
@@ -154,19 +159,19 @@ func bounded(ctx context.Context, limit time.Duration) (context.Context, context
 }
 
 // store publishes to the intake stream until a PubAck arrives. Every attempt carries the same Nats-Msg-Id, so a message
-// whose PubAck was lost is not stored again.
-func (c *Client) store(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, error) {
+// whose PubAck was lost is not stored again. once reports whether the message was sent once.
+func (c *Client) store(ctx context.Context, m *nats.Msg) (ack *jetstream.PubAck, once bool, err error) {
 	start, sent := time.Now(), false
 	for {
 		ack, err := c.attempt(ctx, m)
 		switch {
 		case err == nil && ack.Stream != c.route.stream:
 			c.route.forget()
-			return nil, fmt.Errorf("%w: the stream %q has stored it, and tarry's intake is called %q; set "+
+			return nil, false, fmt.Errorf("%w: the stream %q has stored it, and tarry's intake is called %q; set "+
 				"tarry.WithNamespace and tarry.WithPrefix to its settings",
 				ErrNoIntake, ack.Stream, c.route.stream)
 		case err == nil:
-			return ack, nil
+			return ack, !sent, nil
 		case errors.Is(err, jetstream.ErrNoStreamResponse):
 			c.route.forget()
 			err = c.noIntake(err)
@@ -180,7 +185,7 @@ func (c *Client) store(ctx context.Context, m *nats.Msg) (*jetstream.PubAck, err
 		if sent {
 			err = unknown(err)
 		}
-		return nil, err
+		return nil, false, err
 	}
 }
 

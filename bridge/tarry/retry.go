@@ -146,7 +146,7 @@ func newDelivery(subject string, h nats.Header, data []byte, place string) *deli
 	d := &delivery{subject: subject, header: h, data: data, attempt: 1}
 	if id := find(h, HeaderID); id != "" && has(h, HeaderDue) && has(h, HeaderAttempt) {
 		d.id, d.attempt = id, Attempt(h)
-		d.once = cmp.Or(find(h, nats.MsgIdHdr), place, fresh())
+		d.once = cmp.Or(find(h, HeaderOnce), find(h, nats.MsgIdHdr), place, fresh())
 		return d
 	}
 	d.id = cmp.Or(place, fresh())

@@ -222,6 +222,47 @@ func TestRetry_StoresOneRetryHoweverOftenItIsAsked(t *testing.T) {
 	}
 }
 
+// A stream judges Nats-Msg-Ids over all of its subjects: whoever may push on another topic must not be able to take
+// that of a retry, which the uid of the delivery does not tell, nor that of a push.
+func TestRetry_CannotBeTakenByAnotherProducer(t *testing.T) {
+	t.Parallel()
+	nc, more := account(t)
+	in := intake(t, nc)
+	js, err := jetstream.New(more())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, guess := range []string{"retry-0uid-2", "retry-order-1-2"} {
+		if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "delayed.others", Header: nats.Header{
+			"Nats-Msg-Id": {guess}, "Tarry-Delay": {"1m"}}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := wrap(t, nc)
+	for n := range 2 { // the second is the same retry, by whichever consumer
+		m := delivered()
+		m.Header.Set("Tarry-Once", "3w5e11264sgsf")
+		if got, err := conn.Tarry().RetryMsg(t.Context(), m, ""); err != nil || got.Duplicate != (n == 1) {
+			t.Fatalf("retry: %+v, %v", got, err)
+		}
+	}
+	out, err := conn.Tarry().rewrite(Tag(nats.NewMsg("orders.created"), In(time.Minute)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.PublishMsg(t.Context(), &nats.Msg{Subject: "delayed.others", Header: nats.Header{
+		"Nats-Msg-Id": out.msg.Header["Nats-Msg-Id"], "Tarry-Delay": {"1m"}}}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := conn.Tarry().place(t.Context(), out); err != nil || got.Duplicate || got.Sequence != 5 {
+		t.Errorf("a push whose id was taken: %+v, %v", got, err)
+	}
+	if all := stored(t, in); len(all) != 5 || all[2].Header.Get("Nats-Msg-Id") != "retry-3w5e11264sgsf-2" ||
+		all[2].Header.Get("Tarry-Once") != "" {
+		t.Errorf("got %d: %v", len(all), all[2].Header)
+	}
+}
+
 func TestRetry_WorksWithoutANameOfItsOwnAndInPartitions(t *testing.T) {
 	t.Parallel()
 	nc, _ := account(t)

@@ -16,6 +16,8 @@ import (
 type outgoing struct {
 	push wire.Push
 	msg  *nats.Msg // on the intake subject, with a Nats-Msg-Id of its own
+	// fresh: nobody else can have its Nats-Msg-Id.
+	fresh bool
 	// again: it may repeat an earlier publish to the stream, and has no name by which that is recognized elsewhere.
 	again bool
 }
@@ -62,14 +64,17 @@ func (c *Client) rewrite(m *nats.Msg) (*outgoing, error) {
 	if err := p.CheckSize(len(m.Data), c.nc.MaxPayload()); err != nil {
 		return nil, refusal(err)
 	}
-	again := before && msgID != "" && p.ID == ""
-	if !before || msgID == "" {
-		msgID = group(time.Now()) + "." + fresh()
+	again, own := before && msgID != "" && p.ID == "", !before || msgID == ""
+	if own {
+		msgID = newMsgID()
 	}
 	subject, header := wire.Encode(p, c.prefix)
 	header[wire.HeaderMsgID] = []string{msgID}
-	return &outgoing{push: p, msg: &nats.Msg{Subject: subject, Header: header, Data: m.Data}, again: again}, nil
+	return &outgoing{push: p, msg: &nats.Msg{Subject: subject, Header: header, Data: m.Data}, fresh: own,
+		again: again}, nil
 }
+
+func newMsgID() string { return group(time.Now()) + "." + fresh() }
 
 // group returns what precedes the dot in the Nats-Msg-Id of a call: calls of the same moment share it, and instances
 // store those without a name in one bucket, with one script.

@@ -25,6 +25,7 @@ const (
 	HeaderAttempt     = wire.HeaderAttempt     // which delivery this is
 	HeaderReason      = wire.HeaderReason      // on a retry: why the consumer failed
 	HeaderDue         = wire.HeaderDue         // on delivered messages: the moment asked for, in unix milliseconds
+	HeaderOnce        = wire.HeaderOnce        // on delivered messages: a secret from which the id of a retry is made
 	HeaderSubject     = wire.HeaderSubject     // on messages delivered on another subject (a partition): their topic
 )
 

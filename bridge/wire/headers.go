@@ -86,6 +86,7 @@ func (p *Push) DeliveredSize(body int) int {
 	size += len(HeaderMsgID) + maxUIDText + headerLine
 	size += len(HeaderDue) + len("253370764800000") + headerLine
 	size += len(HeaderAttempt) + len("65535") + headerLine
+	size += len(HeaderOnce) + len("3w5e11264sgsf") + headerLine
 	size += len(HeaderSubject) + len(p.Topic) + headerLine // if it leaves on another subject
 	retry := RetryRoom                                     // the topic may set a schedule
 	if !p.Retry.Empty() {

@@ -125,7 +125,7 @@ func optionOf(name string) int {
 			return i
 		}
 	}
-	for _, own := range [...]string{HeaderDue, HeaderReason, HeaderSubject} {
+	for _, own := range [...]string{HeaderDue, HeaderReason, HeaderSubject, HeaderOnce} {
 		if strings.EqualFold(name, own) {
 			return written
 		}
