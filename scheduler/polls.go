@@ -38,6 +38,8 @@ type line struct {
 	look   bool          // the first poll is to look now
 	heard  message.Milli // the earliest time heard during a look, or 0
 	rest   time.Time     // no look before
+	short  bool          // polls without room were left out of the last look
+	gained bool          // the last look got messages
 	wake   chan struct{} // capacity 1: next or look changed
 	left   time.Time     // since when nobody polls
 }
@@ -52,7 +54,9 @@ type waiter struct {
 	served  chan []PulledMessage // capacity 1
 	serving bool                 // a look is under way for it
 	leaving bool
+	room    int   // that it reserved for a look, in bytes
 	ended   bool  // a later sending of its attempt came
+	lost    error // not all that its attempt took is known
 	err     error // of the last look
 }
 
@@ -61,8 +65,10 @@ const (
 	passWanted = 1000
 	// passRest is the pause after a look that got less than it had been promised: others were quicker.
 	passRest = 10 * time.Millisecond
-	// passRetry is the pause after a look that failed.
+	// passRetry is the pause after a look that failed, and for polls without room.
 	passRetry = 250 * time.Millisecond
+	// pollRoom is how many bytes a poll reserves for each message that it asks for: few are larger.
+	pollRoom = 1 << 20
 	// lineKeep is how long a line is kept, and hears what comes earlier, once nobody polls. Whoever polls again meanwhile
 	// need not look.
 	lineKeep = time.Second
@@ -152,7 +158,7 @@ func (q *polls) join(ctx context.Context, p Poll) *waiter {
 	w := &waiter{Poll: p, ctx: ctx, since: q.s.cfg.Clock.Milli(), line: l, turn: make(chan struct{}, 1),
 		served: make(chan []PulledMessage, 1)}
 	l.polls = append(l.polls, w)
-	if p.Wait == 0 {
+	if p.Wait == 0 || l.short {
 		l.look = true // it cannot wait for what was not heard
 		Signal(l.wake)
 	}
@@ -183,22 +189,28 @@ func (q *polls) pass(w *waiter) {
 	l := w.line
 	q.mu.Lock()
 	var batch []*waiter
+	l.short = false
 	l.polls = slices.DeleteFunc(l.polls, func(one *waiter) (ends bool) {
-		switch {
-		case one.ctx.Err() != nil || one.Max == 0: // it leaves
-		case one.hold():
+		if one.ctx.Err() != nil || one.Max == 0 { // it leaves
+			return false
+		}
+		if one.reserve(min(one.Bytes, one.Max*pollRoom), len(batch) == 0) {
 			one.serving = true
 			batch = append(batch, one)
-		default:
-			l.rest, one.err = time.Now().Add(passRetry), ErrNoRoom
-			if ends = one.Wait == 0; ends {
-				one.served <- nil
-				q.s.metrics.polls.Dec()
-			}
+			return false
+		}
+		// Those that were served may have had the room.
+		l.short, ends = true, one.Wait == 0 && (len(batch) == 0 || one.err != nil && !l.gained)
+		if one.err = ErrNoRoom; ends {
+			one.served <- nil
+			q.s.metrics.polls.Dec()
 		}
 		return ends
 	})
 	if len(batch) == 0 && !w.stays {
+		if l.short {
+			l.look, l.looked, l.next = false, true, q.s.cfg.Clock.Milli().Add(passRetry)
+		}
 		if len(l.polls) == 0 || l.polls[0] != w {
 			q.moved(l)
 		}
@@ -212,14 +224,16 @@ func (q *polls) pass(w *waiter) {
 
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	done := map[*waiter]bool{}
+	done, got := map[*waiter]bool{}, 0
 	for i, one := range batch {
-		one.serving, one.err = false, nil
+		one.serving, one.err = false, one.lost
+		one.unreserve()
 		mine := found[i]
+		got += len(mine)
 		if len(mine) == 0 {
-			one.err = err
+			one.err = cmp.Or(one.lost, err)
 		}
-		if len(mine) > 0 || one.Wait == 0 && !more || one.leaving || one.ended {
+		if len(mine) > 0 || one.Wait == 0 && !more || one.leaving || one.ended || one.lost != nil {
 			done[one] = true
 			one.served <- mine
 		}
@@ -235,6 +249,12 @@ func (q *polls) pass(w *waiter) {
 	l.next, l.looked, l.rest, l.look = next, err == nil, time.Now().Add(rest), l.look || more
 	if l.heard > 0 && (l.next == 0 || l.heard < l.next) {
 		l.next = l.heard
+	}
+	l.gained = got > 0
+	if again := now.Add(passRetry); l.short && l.gained {
+		l.look = true
+	} else if l.short && (l.next == 0 || again < l.next) { // room becomes free without a word
+		l.next = again
 	}
 	q.moved(l)
 }
@@ -600,7 +620,9 @@ func (h *handing) lease(ctx context.Context) error {
 			case unknown[i]: // whatever it says, the first call may have leased
 				away = cmp.Or(away, fmt.Errorf("%w: %v", ErrOutcomeUnknown, l.Err))
 				h.next[r.Bucket] = h.now.Add(passRetry)
-				if r.Limit > 0 && !r.Again { // else a repeat may hold them
+				if r.Again || r.Limit == 0 { // a repeat is to bring all
+					h.batch[poll].lost = fmt.Errorf("pull: %w", away)
+				} else {
 					h.s.polls.undoLater(undoing{r.Bucket, r.Nonce}, r.From.Add(longestLease))
 				}
 			case errors.Is(l.Err, ErrPausesChanged):
@@ -610,12 +632,17 @@ func (h *handing) lease(ctx context.Context) error {
 			default:
 				away = cmp.Or(away, l.Err)
 				h.next[r.Bucket] = h.now.Add(passRetry)
+				if r.Limit == 0 && r.Skip > 0 { // it has more
+					h.batch[poll].lost = fmt.Errorf("pull: %w", away)
+				}
 			}
 		}
 		left = next
 	}
-	for _, mine := range h.found {
-		sortPulled(mine)
+	for i, mine := range h.found {
+		if sortPulled(mine); h.batch[i].lost != nil {
+			h.found[i] = nil
+		}
 	}
 	switch {
 	case h.got > 0:
@@ -641,7 +668,7 @@ func (h *handing) take(r *LeaseRequest, poll int, l *Leased) (more bool) {
 		h.found[poll] = append(h.found[poll], PulledMessage{m, r.Nonce})
 	}
 	h.got += len(l.Messages)
-	return w.hold(l.Messages...) && l.Skip > 0
+	return (w.hold(l.Messages) || l.Known) && l.Skip > 0
 }
 
 // beyond returns the request for what did not fit into the page of an answer. A poll that its client repeats takes all

@@ -30,8 +30,8 @@ type Poll struct {
 	Wait time.Duration
 	// Webhook: the poll is a webhook's. Of its topics nobody else may pull.
 	Webhook bool
-	// Room, which may be nil, counts bytes that the poll holds, and returns how many more it may hold. Without any left
-	// it gets nothing (ErrNoRoom); what one look brings may exceed them.
+	// Room, which may be nil, counts bytes that the poll holds, and returns how many more it may hold. A poll that finds
+	// none left gets nothing (ErrNoRoom).
 	Room func(bytes int) (left int)
 	// Attempt names a poll that may be sent again, within attemptKeep: the next sending gets the same messages, at any
 	// instance, for as long as they are leased, and an earlier one gets nothing more. What such a poll took is not given
@@ -118,8 +118,12 @@ func (s *Scheduler) over() func(PulledMessage) bool {
 // again counts a sending of a poll's attempt, and gives it a nonce of its own. If earlier ones hold leases, again
 // returns those. Whatever became of those sendings, they take nothing from then on: one may still wait at an instance
 // which does not know that its client has gone.
-func (s *Scheduler) again(ctx context.Context, p *Poll) ([]PulledMessage, error) {
-	attempt := p.Attempt
+func (s *Scheduler) again(ctx context.Context, p *Poll) (found []PulledMessage, err error) {
+	w, attempt := &waiter{Poll: *p}, p.Attempt
+	if !w.reserve(p.Bytes, true) { // before it counts: a sending that is counted asks those before it
+		return nil, ErrNoRoom
+	}
+	defer w.unreserve()
 	before, err := s.sending(ctx, attempt, attemptKeep+p.Wait)
 	if err != nil {
 		return nil, Looked("count the sendings of an attempt", err)
@@ -128,7 +132,7 @@ func (s *Scheduler) again(ctx context.Context, p *Poll) ([]PulledMessage, error)
 	if before == 0 {
 		return nil, nil
 	}
-	return s.granted(ctx, p, attempt, before)
+	return s.granted(ctx, w, attempt, before)
 }
 
 // sending counts a sending in the attempt's bucket. While that does not answer the next one counts, as all instances
@@ -170,39 +174,61 @@ func (n Nonce) on(part string) Nonce {
 const sendingsAsked = 8
 
 // granted returns what the sendings before one still hold, which take nothing from then on.
-func (s *Scheduler) granted(ctx context.Context, p *Poll, attempt Nonce, sending int) ([]PulledMessage, error) {
-	if !p.hold() {
-		return nil, ErrNoRoom
-	}
-	h := handing{s: s, batch: []*waiter{{Poll: *p}}, found: make([][]PulledMessage, 1),
+func (s *Scheduler) granted(ctx context.Context, w *waiter, attempt Nonce, sending int) ([]PulledMessage, error) {
+	h := handing{s: s, batch: []*waiter{w}, found: make([][]PulledMessage, 1),
 		next: map[message.Bucket]message.Milli{}}
 	for i := max(sending-sendingsAsked, 0); i < sending; i++ {
 		nonces := []Nonce{attempt.of(i)}
-		for at, topic := range p.Topics {
+		for at, topic := range w.Topics {
 			nonces = append(nonces[:at], attempt.of(i).on(topic))
 		}
 		for b := range s.cfg.Timeline.Buckets() {
 			for _, nonce := range nonces {
-				h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: p.Topic, Nonce: nonce, Keep: attemptKeep,
+				h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: w.Topic, Nonce: nonce, Keep: attemptKeep,
 					Page: leasePage, Now: s.cfg.Clock.Milli()})
 				h.of = append(h.of, 0)
 			}
 		}
 	}
-	_ = h.lease(ctx) // what does not answer now may have been granted nothing
+	_ = h.lease(ctx) // a bucket that is away is left out
+	if w.lost != nil {
+		return nil, w.lost
+	}
 	return slices.DeleteFunc(h.found[0], s.over()), nil
 }
 
+// reserve takes room for what a poll may get, beyond what is left too, as long as any is.
+func (w *waiter) reserve(bytes int, beyond bool) bool {
+	if w.Room == nil {
+		return true
+	}
+	w.room = bytes
+	if left := w.Room(bytes); left >= 0 || beyond && left+bytes > 0 {
+		return true
+	}
+	w.unreserve()
+	return false
+}
+
+func (w *waiter) unreserve() {
+	if w.room > 0 {
+		w.Room(-w.room)
+		w.room = 0
+	}
+}
+
 // hold counts messages that a poll got, and reports whether it may get more.
-func (p *Poll) hold(got ...LeasedMessage) bool {
-	if p.Room == nil {
+func (w *waiter) hold(got []LeasedMessage) bool {
+	if w.Room == nil {
 		return true
 	}
 	bytes := 0
 	for i := range got {
 		bytes += got[i].Size()
 	}
-	return p.Room(bytes) > 0
+	own := min(bytes, w.room)
+	w.room -= own
+	return w.Room(bytes-own) > 0 || w.room > 0
 }
 
 // sortPulled sorts messages into the order in which they are handed out.

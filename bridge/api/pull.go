@@ -126,8 +126,9 @@ func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *wire.
 	return err
 }
 
-// answersAtOnce is how many bytes the answers to all polls may have before another poll gets any.
-const answersAtOnce = 4 * wire.MaxPullBytes
+// answersAtOnce is how many bytes polls may hold together. A quarter, for one caller, has room for the repeat of a poll
+// whose answer is still being written to nobody.
+const answersAtOnce = 8 * wire.MaxPullBytes
 
 // handOut answers a request with what a poll gets, and returns what was written whole, as far as this side can tell.
 // It gives back what it could not write whole. A client that reads its answer and closes the connection looks like one

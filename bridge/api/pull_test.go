@@ -115,10 +115,10 @@ func TestPull_GivesBackWhatItCannotWrite(t *testing.T) {
 	}
 }
 
-// The answers to polls take 256 MiB at most, those to one caller a quarter, until they are written.
+// The answers to polls take 512 MiB at most, those to one caller a quarter, until they are written.
 func TestPull_BoundsWhatAnswersHold(t *testing.T) {
 	t.Parallel()
-	const quarter = 64 << 20
+	const quarter = 128 << 20
 	var d *door
 	var tokens []api.Token
 	for _, name := range []string{"la", "lb", "lc", "ld", "le"} {

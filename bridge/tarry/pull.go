@@ -233,7 +233,7 @@ func (p *Puller) post(ctx context.Context, path string, wait time.Duration, body
 		err = p.send(limited, path, sent, into)
 		stop()
 		var refused *Error
-		if err == nil || n == sendings || ctx.Err() != nil || errors.As(err, &refused) {
+		if err == nil || n == sendings || ctx.Err() != nil || errors.As(err, &refused) && refused.Word != "busy" {
 			return err
 		}
 		select {

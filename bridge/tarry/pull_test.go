@@ -2,6 +2,7 @@ package tarry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -162,5 +163,27 @@ func TestFromPull_AsksOlderInstancesToo(t *testing.T) {
 	}, Concurrency(1))
 	if err != nil || !seen["a"] || !seen["b"] {
 		t.Errorf("%v; handled %v", err, seen)
+	}
+}
+
+// An instance without room for an answer says so, and may hold what the lost answer before had.
+func TestPuller_RepeatsAnAttemptWhileTheInstanceIsBusy(t *testing.T) {
+	t.Parallel()
+	var attempts []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var asked struct{ Attempt string }
+		_ = json.NewDecoder(r.Body).Decode(&asked)
+		if attempts = append(attempts, asked.Attempt); len(attempts) < 3 {
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = io.WriteString(w, `{"error":"busy"}`)
+			return
+		}
+		_, _ = io.WriteString(w, `{"messages":[]}`)
+	}))
+	defer server.Close()
+	p := &Puller{URL: server.URL}
+	if _, err := p.Pull(t.Context(), "work", PullOptions{}); err != nil || len(attempts) != 3 || attempts[0] == "" ||
+		attempts[0] != attempts[2] {
+		t.Errorf("sent %q: %v", attempts, err)
 	}
 }

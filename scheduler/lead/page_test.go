@@ -3,6 +3,8 @@ package lead_test
 import (
 	"context"
 	"errors"
+	"fmt"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -94,17 +96,54 @@ func TestPull_UndoesThePageThatWasLost(t *testing.T) {
 	})
 }
 
+// What is lost of an attempt is not known to be all that is: its repeat brings it with the rest.
+func TestPull_AnswersAnAttemptWholeOrNot(t *testing.T) {
+	for lost := range 4 {
+		t.Run(fmt.Sprint("answer ", lost), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r, store := big(t, lost)
+				p := scheduler.Poll{Topic: "work", Max: 64, Bytes: 64 << 20, Lease: time.Hour, Attempt: 77}
+				found, err := r.S.Pull(t.Context(), p)
+				if lost == 0 && (err != nil || len(found) != 20) || lost > 0 && (err == nil || len(found) > 0) {
+					t.Fatalf("first %d, %v", len(found), err)
+				}
+				took := []int{20, 8, 16, 20}[lost] // by then
+				store.lost = store.calls + (took-1)/8 + 1
+				if found, err = r.S.Pull(t.Context(), p); err == nil || len(found) > 0 {
+					t.Fatalf("a repeat whose last answer is lost: %d, %v", len(found), err)
+				}
+				store.lost = 0
+				if found, err = r.S.Pull(t.Context(), p); err != nil || len(found) != took {
+					t.Fatalf("then %d of %d, %v", len(found), took, err)
+				}
+				p.Attempt = 78
+				if rest, err := r.S.Pull(t.Context(), p); err != nil || len(rest) != 20-took {
+					t.Fatalf("the next %d, %v", len(rest), err)
+				}
+			})
+		})
+	}
+}
+
+// room is what polls may hold.
+type room struct{ left, least atomic.Int64 }
+
+func (r *room) take(bytes int) int {
+	left := r.left.Add(int64(-bytes))
+	r.least.Store(min(r.least.Load(), left))
+	return int(left)
+}
+
 // A poll without room gets nothing until others have let go of what they hold, and is told.
 func TestPull_WaitsForRoom(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, _ := big(t, 0)
-		var left atomic.Int64
-		left.Store(5 << 20)
-		room := func(bytes int) int { return int(left.Add(int64(-bytes))) }
-		p := scheduler.Poll{Topic: "work", Max: 64, Bytes: 64 << 20, Room: room}
+		var room room
+		room.left.Store(5 << 20)
+		p := scheduler.Poll{Topic: "work", Max: 64, Bytes: 8 << 20, Room: room.take}
 		found, err := r.S.Pull(t.Context(), p)
-		if err != nil || len(found) != 16 {
-			t.Fatalf("with room for one page and the next: %d, %v", len(found), err)
+		if err != nil || len(found) != 16 || room.left.Load() != -3<<20 {
+			t.Fatalf("with room for a part: %d, %v; %d are left", len(found), err, room.left.Load())
 		}
 		for _, attempt := range []scheduler.Nonce{0, 78} {
 			p.Attempt = attempt
@@ -112,10 +151,6 @@ func TestPull_WaitsForRoom(t *testing.T) {
 				t.Fatalf("without room: %d, %v", len(found), err)
 			}
 		}
-		if found, err := r.S.Pull(t.Context(), p); !errors.Is(err, scheduler.ErrNoRoom) || len(found) > 0 {
-			t.Fatalf("a repeat without room: %d, %v", len(found), err)
-		}
-		other := scheduler.Poll{Topic: "work", Max: 1, Bytes: 1 << 20}
 		p.Attempt, p.Wait = 0, time.Minute
 		waited := make(chan int)
 		go func() {
@@ -123,13 +158,89 @@ func TestPull_WaitsForRoom(t *testing.T) {
 			waited <- len(found)
 		}()
 		time.Sleep(10 * time.Second)
-		if found, err := r.S.Pull(t.Context(), other); err != nil || len(found) != 1 {
-			t.Fatalf("another behind it: %d, %v", len(found), err)
-		}
-		left.Store(5 << 20)
 		began := time.Now()
-		if n := <-waited; n != 3 || time.Since(began) > time.Second {
+		for range 3 { // others stand behind it
+			found, err := r.S.Pull(t.Context(), scheduler.Poll{Topic: "work", Max: 1, Bytes: 1 << 20})
+			if err != nil || len(found) != 1 || time.Since(began) > 0 {
+				t.Fatalf("another behind it: %d, %v after %s", len(found), err, time.Since(began))
+			}
+		}
+		room.left.Store(5 << 20)
+		if n := <-waited; n != 1 || time.Since(began) > time.Second {
 			t.Fatalf("once there was room: %d after %s", n, time.Since(began))
+		}
+
+		// One that had no room for a while, and then finds nothing, is not told of room.
+		room.left.Store(0)
+		began = time.Now()
+		go func() {
+			_, err := r.S.Pull(t.Context(), p)
+			if err != nil {
+				t.Errorf("nothing was ready: %v", err)
+			}
+			waited <- 0
+		}()
+		time.Sleep(10 * time.Second)
+		room.left.Store(5 << 20)
+		if <-waited; time.Since(began) != time.Minute {
+			t.Errorf("it waited for %s", time.Since(began))
+		}
+	})
+}
+
+// What is leased already comes whole, and a sending that was refused does not count.
+func TestPull_RepeatsAnAttemptDespiteLittleRoom(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, _ := big(t, 0)
+		var room room
+		room.left.Store(1 << 30)
+		p := scheduler.Poll{Topic: "work", Max: 64, Bytes: 64 << 20, Attempt: 77, Lease: time.Hour, Room: room.take}
+		if found, err := r.S.Pull(t.Context(), p); err != nil || len(found) != 20 {
+			t.Fatalf("first %d, %v", len(found), err)
+		}
+		for range 10 {
+			room.left.Store(0)
+			if _, err := r.S.Pull(t.Context(), p); !errors.Is(err, scheduler.ErrNoRoom) || room.left.Load() != 0 {
+				t.Fatalf("without room: %v, %d are left", err, room.left.Load())
+			}
+		}
+		room.left.Store(1)
+		if found, err := r.S.Pull(t.Context(), p); err != nil || len(found) != 20 || room.left.Load() != 1-10<<20 {
+			t.Fatalf("with a little: %d, %v; %d are left", len(found), err, room.left.Load())
+		}
+	})
+}
+
+// Polls that look together have room for all that they bring; those that have none, which one finds by asking for a
+// moment, look next.
+func TestPull_ReservesRoomBeforeItLooks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &weighed{}
+		r := rig.New(t, 4, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
+		var room room
+		room.left.Store(8 << 20)
+		var all sync.WaitGroup
+		for range 40 {
+			all.Go(func() {
+				p := scheduler.Poll{Topic: "work", Max: 1, Bytes: 4 << 20, Wait: time.Minute, Room: room.take}
+				found, err := r.S.Pull(t.Context(), p)
+				if err != nil || len(found) != 1 {
+					t.Errorf("%d, %v", len(found), err)
+				}
+				for _, m := range found { // it is written
+					room.take(-m.Size())
+				}
+			})
+		}
+		time.Sleep(time.Second)
+		began := time.Now()
+		for range 40 {
+			r.Push(scheduler.Push{Topic: "work", Body: make([]byte, 1<<19), Delay: time.Second})
+		}
+		all.Wait()
+		if took := time.Since(began); room.least.Load() < -1<<20 || room.left.Load() != 8<<20 || took > 2*time.Second {
+			t.Errorf("%d beyond the room, %d are left, after %s", -room.least.Load(), room.left.Load(), took)
 		}
 	})
 }

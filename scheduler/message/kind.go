@@ -38,8 +38,8 @@ const (
 	KindTried Kind = 14
 	// KindReleased: an operator ended the lease of a consumer.
 	KindReleased Kind = 15
-	// KindEndLost: an audit found that the message had ended, and that the journal had lost how. It had waited if it is
-	// uncertain, else it had been dead.
+	// KindEndLost: an audit found that the message had ended, and that the journal had lost how. It is uncertain, unless
+	// it was dead and certain.
 	KindEndLost Kind = 16
 )
 
@@ -100,7 +100,7 @@ func (k Kind) Words(other UID, uncertain bool) string {
 		if uncertain {
 			return "its end is lost; it may have been delivered"
 		}
-		return "its end is lost; it was dead"
+		return "its end is lost"
 	}
 	return ""
 }

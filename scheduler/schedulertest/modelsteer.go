@@ -72,7 +72,7 @@ func (m *model) amend(t *rapid.T) {
 	found := m.byUID(m.ref, uid)
 	if len(found) == 1 {
 		now := found[0].Message
-		if rapid.IntRange(0, 3).Draw(t, "as it is") == 0 {
+		if as := rapid.IntRange(0, 3).Draw(t, "as it is"); as == 0 || now.TTL > 0 && as < 3 {
 			a.Due, a.Priority = now.Due, now.Priority
 		}
 		if rapid.IntRange(0, 2).Draw(t, "content too") == 0 {
@@ -182,6 +182,9 @@ func (m *model) requeue(t *rapid.T) {
 		with = append(with, inLine)
 	}
 	made := m.make(with...)
+	if found := m.byUID(m.ref, dead.UID); len(found) == 1 && rapid.Bool().Draw(t, "as it was due") {
+		made.Due, made.TTL = found[0].Due, found[0].TTL // as an edit of what consumers have tried
+	}
 	was := m.was[dead.UID]
 	done, uncertain := false, m.uncertain(dead.UID)
 	can := was == from && (waits == 0 || waits == m.versions[dead.UID] && !uncertain)

@@ -33,7 +33,7 @@ const (
 // back only if a request says so.
 func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 	progress func(record.VerifyReport)) (record.VerifyReport, error) {
-	c := &comparison{Reconciler: r, req: req, progress: nowAndThen(progress),
+	c := &comparison{Reconciler: r, req: req, lacking: map[message.Bucket]bool{}, progress: nowAndThen(progress),
 		restoring: restoring{Reconciler: r, doubts: make([]doubt, r.Buckets)},
 		report:    record.VerifyReport{Found: map[string]int{}}}
 	err := within(ctx, r.Timeout, func(ctx context.Context) (err error) {
@@ -63,7 +63,7 @@ func (r *Reconciler) Verify(ctx context.Context, req record.VerifyRequest,
 // audited notes in the certifications that this audit has restored what whole buckets lacked.
 func (c *comparison) audited(ctx context.Context) error {
 	for bucket, s := range c.standings {
-		if !c.req.Repair || !s.Whole() || s.Audited {
+		if !c.req.Repair || !s.Whole() || s.Audited || c.lacking[message.Bucket(bucket)] {
 			continue
 		}
 		err := within(ctx, c.Timeout, func(ctx context.Context) error {
@@ -82,7 +82,8 @@ type comparison struct {
 	req       record.VerifyRequest
 	standings []record.Standing // before the journal was read
 	progress  func(record.VerifyReport)
-	restoring restoring // for repairs
+	restoring restoring               // for repairs
+	lacking   map[message.Bucket]bool // buckets that lack messages still: what they lack next has not ended therefore
 	report    record.VerifyReport
 }
 
@@ -206,6 +207,9 @@ func (c *comparison) compare(ctx context.Context, uids []message.UID) error {
 			}
 		}
 		c.report.Found[d.Kind]++
+		if d.Kind == record.MissingInStore && !d.Repaired {
+			c.lacking[d.Bucket] = true
+		}
 		if d.Repaired {
 			c.report.Repaired++
 		}
@@ -351,8 +355,9 @@ func (c *comparison) note(ctx context.Context, d *record.Difference) (bool, erro
 	if err != nil || len(records) == 0 || records[0].Version != d.Journal.Version {
 		return false, err
 	}
-	end := record.Change{UID: d.UID, Version: d.Journal.Version + 1, State: message.StateCanceled, Due: records[0].Due,
-		Uncertain: d.Journal.State != message.StateDead, Kind: message.KindEndLost}
+	m := &records[0]
+	end := record.Change{UID: d.UID, Version: m.Version + 1, State: message.StateCanceled, Due: m.Due,
+		Uncertain: m.State != message.StateDead || m.Mark.Uncertain, Refusals: m.Mark.Refusals, Kind: message.KindEndLost}
 	end.Reason = end.Kind.Words("", end.Uncertain)
 	ctx, cancel := context.WithTimeout(ctx, c.Timeout)
 	defer cancel()
@@ -383,12 +388,17 @@ func (c *comparison) revive(ctx context.Context, r *record.Record) error {
 	if err != nil || stands[r.UID].Version > 0 {
 		return ofStore(err)
 	}
-	again := record.Change{UID: r.UID, Version: r.Version + 1, State: message.StateDead, Due: r.Due, Uncertain: true,
-		Kind: message.KindRestored, Reason: message.KindRestored.Words("", true)}
-	if r.Mark.Uncertain {
-		again.State = message.StateWaiting
+	history, err := c.Store.History(ctx, r.UID, record.MaxChanges)
+	if err != nil {
+		return fmt.Errorf("read what it was: %w: %w", ErrNoDatabase, err)
 	}
-	_, err = c.write(ctx, again)
+	was := slices.IndexFunc(history, func(c record.Change) bool { return c.Version == r.Version-1 })
+	if was < 0 {
+		return nil // its changes are no longer kept
+	}
+	_, err = c.write(ctx, record.Change{UID: r.UID, Version: r.Version + 1, State: history[was].State, Due: r.Due,
+		Uncertain: true, Refusals: r.Mark.Refusals, Kind: message.KindRestored,
+		Reason: message.KindRestored.Words("", true)})
 	return err
 }
 

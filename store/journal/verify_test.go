@@ -266,27 +266,67 @@ func bringsNothingBack(t *testing.T, audited, noted bool) {
 	})
 }
 
-func TestVerify_NotesThatAnOperatorEndedADeadMessage(t *testing.T) {
+func TestVerify_NotesAndRevivesAMessageAsItWas(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		s := newSides(t)
 		s.recovered()
 		time.Sleep(time.Second)
-		uid := s.lose(1)
-		s.write(record.Change{UID: uid, Version: 2, State: message.StateDead, Uncertain: true})
-		if r := s.verify(true); r.Repaired != 1 {
+		uids := []message.UID{s.lose(1), s.lose(2), s.lose(3)}
+		s.write(record.Change{UID: uids[0], Version: 2, State: message.StateDead, Uncertain: true})
+		s.write(record.Change{UID: uids[1], Version: 2, State: message.StateDead})
+		s.write(record.Change{UID: uids[2], Version: 2, State: message.StateWaiting, Refusals: 3})
+		if r := s.verify(true); r.Repaired != 3 {
 			t.Fatalf("the audit: %+v", r)
 		}
-		records, err := s.store.Records(t.Context(), []message.UID{uid})
-		if err != nil || len(records) != 1 || records[0].State != message.StateCanceled || records[0].Mark.Uncertain {
-			t.Fatalf("noted: %+v, %v", records, err)
+		for i, uid := range uids {
+			records, err := s.store.Records(t.Context(), []message.UID{uid})
+			if err != nil || len(records) != 1 || records[0].State != message.StateCanceled ||
+				records[0].Kind != message.KindEndLost || records[0].Mark.Uncertain != (i != 1) {
+				t.Fatalf("noted: %+v, %v", records, err)
+			}
 		}
 		for range 2 { // the second finds nothing to do
 			s.revive()
-			found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid})
-			if err != nil || len(found) != 1 || found[0].State != message.StateDead || !found[0].Mark.Uncertain {
-				t.Fatalf("revived: %+v, %v", found, err)
+			for i, uid := range uids {
+				found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid})
+				if err != nil || len(found) != 1 || (found[0].State == message.StateDead) != (i < 2) ||
+					!found[0].Mark.Uncertain || (found[0].Mark.Refusals == 3) != (i == 2) {
+					t.Fatalf("revived: %+v, %v", found, err)
+				}
 			}
+		}
+	})
+}
+
+// refusing is a timeline that takes nothing back.
+type refusing struct{ record.Mending }
+
+func (refusing) Restore(context.Context, message.Bucket, []record.Record, message.Milli,
+	message.Milli) ([]record.RestoreCode, error) {
+	return nil, scheduler.ErrUnreadable
+}
+
+// What an audit could not bring back has not ended for the next one.
+func TestVerify_TakesNothingForEndedThatItCouldNotRepair(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		s := newSides(t)
+		uid := s.lose(1)
+		time.Sleep(time.Second)
+		s.recovered()
+		v := &journal.Reconciler{Store: s.store, Timeline: refusing{s.tl}, Buckets: 1, Clock: s.clock, Instance: "a",
+			Address: "a:1", Timeout: time.Minute, Log: zerolog.Nop()}
+		r, err := v.Verify(t.Context(), record.VerifyRequest{Repair: true}, nil)
+		if err != nil || r.Found[record.MissingInStore] != 1 || r.Repaired != 0 {
+			t.Fatalf("one that cannot repair: %+v, %v", r, err)
+		}
+		if r := s.verify(true); r.Found[record.MissingInStore] != 1 || r.Repaired != 1 {
+			t.Fatalf("the next: %+v", r)
+		}
+		if found, err := s.tl.Find(t.Context(), scheduler.Ref{UID: uid}); err != nil || len(found) != 1 ||
+			found[0].State != message.StateWaiting {
+			t.Fatalf("it is %+v, %v", found, err)
 		}
 	})
 }
