@@ -286,13 +286,14 @@ func (s *Scheduler) LeasesOf(ctx context.Context, topic, after string, limit int
 	return all, next, nil
 }
 
-// ByConsumer returns the reason of a change that a consumer's lease led to.
+// ByConsumer returns the reason of a change that a consumer's lease led to: as much as stores keep, 253 bytes.
 func ByConsumer(consumer, reason string) string {
 	switch {
 	case consumer == "":
-		return reason
 	case reason == "":
-		return "consumer " + consumer
+		reason = "consumer " + consumer
+	default:
+		reason = "consumer " + consumer + ": " + reason
 	}
-	return "consumer " + consumer + ": " + reason
+	return reason[:min(len(reason), 253)]
 }

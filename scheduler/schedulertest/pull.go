@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -467,6 +468,17 @@ var pullPromises = []promise{
 			t.Fatalf("requeue: %+v", r)
 		}
 		t.wantPulled(0, 1)
+	}},
+	{name: "of a reason as much is kept as a record has room for", recorded: true, check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		bury := of(m, scheduler.Bury, 1)
+		bury.Reason = strings.Repeat("x", 1000)
+		t.settle(bury, scheduler.SettleDone, message.StateDead)
+		want := ("consumer worker: " + bury.Reason)[:253]
+		if got, all := t.get(m.UID).Reason, t.log.of(m.UID); got != want || all[len(all)-1].Reason != want {
+			t.Fatalf("%d bytes are kept, %d in the journal", len(got), len(all[len(all)-1].Reason))
+		}
 	}},
 	{name: "an extended lease ends later, never earlier", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
