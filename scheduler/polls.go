@@ -593,10 +593,8 @@ func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bu
 }
 
 // lease sends the requests, those of unknown outcome again, and more for what did not fit into a page. What stays
-// unknown is undone.
+// unknown is undone, or left to the repeat of an attempt.
 func (h *handing) lease(ctx context.Context) error {
-	ctx, stop := context.WithTimeout(ctx, h.s.cfg.CallTimeout)
-	defer stop()
 	left, unknown := make([]int, len(h.requests)), map[int]bool{} // places in requests
 	for i := range left {
 		left[i] = i
@@ -608,7 +606,10 @@ func (h *handing) lease(ctx context.Context) error {
 		for at, i := range left {
 			requests[at] = h.requests[i]
 		}
-		for at, l := range h.s.cfg.Timeline.Lease(ctx, requests) {
+		call, stop := context.WithTimeout(ctx, h.s.cfg.CallTimeout) // a page each: all may take longer
+		leased := h.s.cfg.Timeline.Lease(call, requests)
+		stop()
+		for at, l := range leased {
 			r, i := &requests[at], left[at]
 			switch poll := h.of[i]; {
 			case l.Err == nil:

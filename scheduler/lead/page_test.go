@@ -244,3 +244,35 @@ func TestPull_ReservesRoomBeforeItLooks(t *testing.T) {
 		}
 	})
 }
+
+// slowed is a timeline each of whose answers takes most of a call's time.
+type slowed struct{ scheduler.Timeline }
+
+func (s slowed) Lease(ctx context.Context, requests []scheduler.LeaseRequest) []scheduler.Leased {
+	time.Sleep(600 * time.Millisecond)
+	if ctx.Err() != nil {
+		all := make([]scheduler.Leased, len(requests))
+		for i := range all {
+			all[i].Err = scheduler.ErrOutcomeUnknown
+		}
+		return all
+	}
+	return s.Timeline.Lease(ctx, requests)
+}
+
+// A page has the time of a call: over a slow link all of them take longer.
+func TestPull_GivesEachPageTheTimeOfACall(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { return slowed{tl} })
+		r.Topics(&scheduler.Topic{Pattern: "work", Deliver: scheduler.DeliverPull})
+		for range 20 {
+			r.Push(scheduler.Push{Topic: "work", Body: make([]byte, 512<<10)})
+		}
+		p := scheduler.Poll{Topic: "work", Max: 64, Bytes: 64 << 20, Attempt: 77}
+		for range 2 {
+			if found, err := r.S.Pull(t.Context(), p); err != nil || len(found) != 20 {
+				t.Fatalf("%d, %v", len(found), err)
+			}
+		}
+	})
+}
