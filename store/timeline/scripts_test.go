@@ -64,8 +64,8 @@ func TestVocabulary_NamesEveryStateAndKind(t *testing.T) {
 		"KIND_PLAIN": "0", "KIND_MERGED": "1", "KIND_ABSORBED": "2", "KIND_REPLACED": "3", "KIND_GAVE_WAY": "4",
 		"KIND_YIELDED": "5", "KIND_REQUEUED": "6", "KIND_REQUEUE": "7", "KIND_PURGED": "8", "KIND_WITHDRAWN": "9",
 		"KIND_SWEPT": "10", "KIND_RESTORED": "11", "KIND_PARKED": "12", "KIND_LAPSED": "13", "KIND_TRIED": "14",
-		"KIND_RELEASED": "15",
-		"FORM_MESSAGE":  "1", "FORM_END": "2", "FORM_AMENDED": "3", "FORM_LEASED": "5", "MOVES": vocabulary()["MOVES"],
+		"KIND_RELEASED": "15", "KIND_END_LOST": "16",
+		"FORM_MESSAGE": "1", "FORM_END": "2", "FORM_AMENDED": "3", "FORM_LEASED": "5", "MOVES": vocabulary()["MOVES"],
 	}
 	ended, kept := "", ""
 	for _, s := range message.States() {
