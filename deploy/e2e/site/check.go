@@ -41,7 +41,7 @@ type Violation struct {
 
 // Check holds a history against the promises.
 func Check(h *History) []Violation {
-	c := checker{h: h, by: map[int][]Arrival{}}
+	c := checker{h: h, by: map[int][]Arrival{}, once: map[string]int{}}
 	for _, a := range h.Arrivals {
 		s := h.Sent[a.Seq]
 		if s == nil {
@@ -68,6 +68,7 @@ func Check(h *History) []Violation {
 type checker struct {
 	h     *History
 	by    map[int][]Arrival
+	once  map[string]int // by secret: the message after the one that had it, since 0 is none
 	found []Violation
 }
 
@@ -102,7 +103,7 @@ func (c *checker) headers(s *Sent, a Arrival) {
 		return values[0]
 	}
 	uid, ours := strings.CutSuffix(own(nats.MsgIdHdr), "@"+c.h.ns)
-	id, attempt := own("Tarry-Id"), own("Tarry-Attempt")
+	id, attempt, once := own("Tarry-Id"), own("Tarry-Attempt"), own("Tarry-Once")
 	due, err := strconv.ParseInt(own("Tarry-Due"), 10, 64)
 	key := ""
 	if s.Key != "" {
@@ -115,6 +116,8 @@ func (c *checker) headers(s *Sent, a Arrival) {
 		c.fail(ruleOwn, s.Seq, "Tarry-Id is %q, want %q", id, cmp.Or(s.Id, uid))
 	case key != s.Key:
 		c.fail(ruleOwn, s.Seq, "Tarry-Key is %q, want %q", key, s.Key)
+	case once != "" && c.once[once] > 0 && c.once[once] != s.Seq+1:
+		c.fail(ruleOwn, s.Seq, "Tarry-Once is %q, as of message %d", once, c.once[once]-1)
 	case attempt != "1":
 		c.fail(ruleOwn, s.Seq, "Tarry-Attempt is %q, want 1", attempt)
 	case err != nil || s.Due != 0 && due != s.Due:
@@ -124,6 +127,7 @@ func (c *checker) headers(s *Sent, a Arrival) {
 	case a.At.UnixMilli() < due:
 		c.fail(ruleEarly, s.Seq, "its own Tarry-Due is %d, seen %d", due, a.At.UnixMilli())
 	}
+	c.once[once] = s.Seq + 1
 	if !maps.EqualFunc(rest, s.header, slices.Equal) {
 		c.fail(ruleHeader, s.Seq, "got %q, want %q", rest, s.header)
 	}

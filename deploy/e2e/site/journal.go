@@ -230,7 +230,7 @@ const (
 
 // compare holds the rows of a journal that has everything against a history.
 func compare(h *History, rows map[string]*Row) []Violation {
-	c := checker{h: h, by: map[int][]Arrival{}}
+	c := checker{h: h, by: map[int][]Arrival{}, once: map[string]int{}}
 	for _, a := range h.Arrivals {
 		c.by[a.Seq] = append(c.by[a.Seq], a)
 	}

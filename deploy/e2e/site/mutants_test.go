@@ -49,7 +49,7 @@ func goodHistory() *History {
 func delivered(s *Sent, at time.Time, stored uint64) Arrival {
 	header := nats.Header{
 		nats.MsgIdHdr: {s.Uid + "@good"}, "Tarry-Id": {s.Id}, "Tarry-Key": {s.Key}, "Tarry-Attempt": {"1"},
-		"Tarry-Due": {strconv.FormatInt(s.Due, 10)},
+		"Tarry-Due": {strconv.FormatInt(s.Due, 10)}, "Tarry-Once": {"secret " + strconv.Itoa(s.Seq)},
 	}
 	for name, values := range s.header {
 		header[name] = values
@@ -134,6 +134,8 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 			h.Sent[7].Due, h.Sent[7].notAfter = 0, h.Sent[7].NotBefore.Add(-dueSlack)
 		}},
 		{"a Tarry-Due that is no number", ruleOwn, header("Tarry-Due", "2030-01-31T08:00:07Z")},
+		{"no secret", ruleOwn, header("Tarry-Once")},
+		{"the secret of another delivery", ruleOwn, header("Tarry-Once", "secret 5")},
 		{"another attempt", ruleOwn, header("Tarry-Attempt", "2")},
 		{"seen after a cancel that said OK", RuleCanceled, func(h *History) {
 			h.Arrivals = append(h.Arrivals, delivered(h.Sent[30], h.Sent[30].notAfter, 30))
