@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"errors"
 	"fmt"
 	"net/http"
 	"strconv"
@@ -40,6 +41,13 @@ func TestAnOperatorMendsWhatRedisAndNATSHaveLost(t *testing.T) {
 			t.Fatalf("%s stood in %d places", uid, n)
 		}
 	}
+	// The leader compares the two soon after it has led, and would note what the operator is to find.
+	lab.Eventually(t, site.Patience, func() error {
+		if !strings.Contains(a.Log()+b.Log(), `"message":"audited"`) {
+			return errors.New("no instance has compared Redis with the journal")
+		}
+		return nil
+	})
 	begun := time.Now()
 	due := begun.Add(30 * time.Second).Truncate(time.Millisecond)
 	var uids []string
