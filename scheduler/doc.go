@@ -23,9 +23,9 @@
 // (leases.go), and the leader ends what has lapsed.
 //
 // A lease that may have been taken and cannot be handed out is undone by its nonce, until that is answered or the lease
-// is over. A poll with an attempt of its client is the exception: its repeat, at any instance, finds the messages by
-// the nonce, and an undo could take them from that repeat. Each bucket is settled on its own, so that neither the
-// journal nor a bucket that does not answer keeps an acknowledgement from another.
+// is over. The repeat of a poll with an attempt, at any instance, finds the messages by the nonce; once it has, an undo
+// leaves them to it. Each bucket is settled on its own, so that neither the journal nor a bucket that does not answer
+// keeps an acknowledgement from another.
 //
 // # Many at once
 //

@@ -139,9 +139,8 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 			return found, w.err
 		case errors.Is(context.Cause(ctx), ErrStopping): // its client is still there
 			return found, nil
-		case w.Attempt == 0:
-			q.s.GiveBack(ctx, found)
 		}
+		q.s.GiveBack(ctx, found)
 		return nil, fmt.Errorf("pull: %w", ctx.Err())
 	}
 }
@@ -394,7 +393,8 @@ func (s *Scheduler) ready(ctx context.Context, topics []TopicWant, now message.M
 	return found
 }
 
-// GiveBack undoes the leases of messages that cannot be handed to their consumer. It counts as no try.
+// GiveBack undoes the leases of messages that cannot be handed to their consumer. It counts as no try. What a later
+// sending of the poll's attempt knows stays with that.
 func (s *Scheduler) GiveBack(ctx context.Context, found []PulledMessage) {
 	all := map[undoing]message.Milli{}
 	for i := range found {

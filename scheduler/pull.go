@@ -34,9 +34,12 @@ type Poll struct {
 	// none left gets nothing (ErrNoRoom).
 	Room func(bytes int) (left int)
 	// Attempt names a poll that may be sent again, within attemptKeep: the next sending gets the same messages, at any
-	// instance, for as long as they are leased, and an earlier one gets nothing more. What such a poll took is not given
-	// back when its client goes. 0 is none.
+	// instance, for as long as they are leased, and an earlier one gets nothing more. What a poll took whose client goes
+	// is given back, unless a later sending knows of it. 0 is none.
 	Attempt Nonce
+	// Sending is the number of this sending of the attempt, from 1. A client that asks again says a higher one than
+	// before: an instance may read the first sending after its repeat.
+	Sending int
 
 	stays bool // for no messages: it waits for what comes later, too
 }
@@ -62,7 +65,7 @@ const (
 	longestLease = 12 * time.Hour
 	// grantKeep is how long a call of Lease is known after its last lease is over. A call and its repeat take less.
 	grantKeep = 30 * time.Second
-	// attemptKeep is the same for a poll that its client may repeat, and how long its sendings are counted.
+	// attemptKeep is the same for a poll that its client may repeat.
 	attemptKeep = 5 * time.Minute
 	// pausesKeep is how long the pauses are believed that hold a topic back. Pauses that do not are believed until
 	// Lease answers that there are later ones.
@@ -101,9 +104,7 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		return nil, nil
 	}
 	if slices.ContainsFunc(found, s.over()) { // this instance was suspended
-		if p.Attempt == 0 { // else its repeat may hold them
-			s.GiveBack(ctx, found)
-		}
+		s.GiveBack(ctx, found)
 		return nil, nil
 	}
 	return found, err
@@ -115,45 +116,20 @@ func (s *Scheduler) over() func(PulledMessage) bool {
 	return func(m PulledMessage) bool { return m.Until <= now }
 }
 
-// again counts a sending of a poll's attempt, and gives it a nonce of its own. If earlier ones hold leases, again
-// returns those. Whatever became of those sendings, they take nothing from then on: one may still wait at an instance
-// which does not know that its client has gone.
+// again gives a sending of a poll's attempt a nonce of its own. If earlier ones hold leases, again returns those.
+// Whatever became of those sendings, they take nothing from then on: one may still wait at an instance which does not
+// know that its client has gone, or has not even read it.
 func (s *Scheduler) again(ctx context.Context, p *Poll) (found []PulledMessage, err error) {
-	w, attempt := &waiter{Poll: *p}, p.Attempt
-	if !w.reserve(p.Bytes, true) { // before it counts: a sending that is counted asks those before it
+	attempt, before := p.Attempt, max(p.Sending-1, 0)
+	if p.Attempt = attempt.of(before); before == 0 {
+		return nil, nil
+	}
+	w := &waiter{Poll: *p}
+	if !w.reserve(p.Bytes, true) {
 		return nil, ErrNoRoom
 	}
 	defer w.unreserve()
-	before, err := s.sending(ctx, attempt, attemptKeep+p.Wait)
-	if err != nil {
-		return nil, Looked("count the sendings of an attempt", err)
-	}
-	p.Attempt = attempt.of(before)
-	if before == 0 {
-		return nil, nil
-	}
 	return s.granted(ctx, w, attempt, before)
-}
-
-// sending counts a sending in the attempt's bucket. While that does not answer the next one counts, as all instances
-// see it: only at the moment when that changes may a repeat pass for the first sending.
-func (s *Scheduler) sending(ctx context.Context, attempt Nonce, keep time.Duration) (before int, err error) {
-	n := s.cfg.Timeline.Buckets()
-	bucket := message.Bucket(uint64(attempt) % uint64(n))
-	for i := message.Bucket(1); i < n && !s.queues.watch.answers(bucket); i++ {
-		bucket = (bucket + 1) % n
-	}
-	for range min(n, 2) { // it may have gone away at this moment
-		call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-		before, err = s.cfg.Timeline.Sending(call, bucket, attempt, keep, s.cfg.Clock.Milli())
-		stop()
-		if err == nil {
-			break
-		}
-		s.queues.watch.suspect()
-		bucket = (bucket + 1) % n
-	}
-	return before, err
 }
 
 // of returns the nonce under which a sending of an attempt leases; the first is 0.
@@ -170,14 +146,11 @@ func (n Nonce) on(part string) Nonce {
 	return max(Nonce(binary.BigEndian.Uint64(sum[:])), 1)
 }
 
-// sendingsAsked is how many earlier sendings are asked what they hold. Each of them asked those before it.
-const sendingsAsked = 8
-
-// granted returns what the sendings before one still hold, which take nothing from then on.
-func (s *Scheduler) granted(ctx context.Context, w *waiter, attempt Nonce, sending int) ([]PulledMessage, error) {
+// granted returns what so many sendings before one still hold, which take nothing from then on.
+func (s *Scheduler) granted(ctx context.Context, w *waiter, attempt Nonce, before int) ([]PulledMessage, error) {
 	h := handing{s: s, batch: []*waiter{w}, found: make([][]PulledMessage, 1),
 		next: map[message.Bucket]message.Milli{}}
-	for i := max(sending-sendingsAsked, 0); i < sending; i++ {
+	for i := range before {
 		nonces := []Nonce{attempt.of(i)}
 		for at, topic := range w.Topics {
 			nonces = append(nonces[:at], attempt.of(i).on(topic))

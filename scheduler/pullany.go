@@ -58,9 +58,7 @@ func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken map[string]boo
 		}
 		got, failed := s.polls.wait(ctx, one)
 		if ctx.Err() != nil && failed != nil { // its client is gone
-			if p.Attempt == 0 {
-				s.GiveBack(ctx, found)
-			}
+			s.GiveBack(ctx, found)
 			return nil, failed
 		}
 		for i := range got {

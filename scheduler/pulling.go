@@ -18,10 +18,6 @@ type Pulling interface {
 	// also with other messages left, takes nothing: it returns what is still leased under the nonce. So it may be sent
 	// twice, and late. Only one that skips all of the grant takes more, until a request with a limit of 0 has read it.
 	Lease(ctx context.Context, requests []LeaseRequest) []Leased
-	// Sending counts a sending of a poll's attempt, and returns how many were counted before. That is remembered for
-	// keep. Sent twice it counts as two.
-	Sending(ctx context.Context, bucket message.Bucket, attempt Nonce, keep time.Duration, now message.Milli) (before int,
-		err error)
 	// Settle ends, returns or extends leases of one bucket. It stops early where a call would grow too long: it returns
 	// the results of the items that it reached, at least one. A repeat finds what the first call did.
 	Settle(ctx context.Context, bucket message.Bucket, term uint64, items []Settle,
@@ -140,7 +136,8 @@ const (
 	Release
 	// Extend: the lease ends at Number, unless it ends later.
 	Extend
-	// Undo: like Release, for all messages that a nonce names. The nonce can take no more. UID and Topic are not needed.
+	// Undo: like Release, for all messages that a nonce names, unless a request with the limit 0 has read them: its caller
+	// hands them out. The nonce can take no more. UID and Topic are not needed.
 	Undo
 	// Expire: the message, which is not leased, is past its time to live.
 	Expire

@@ -134,6 +134,7 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		{"schemas/PullOrder/properties/max_bytes/maximum", wire.MaxPullBytes},
 		{"schemas/PullOrder/properties/max_bytes/default", wire.PullBytes},
 		{"schemas/PullOrder/properties/consumer/maxLength", wire.MaxConsumer},
+		{"schemas/PullOrder/properties/sending/maximum", wire.MaxSendings},
 		{"schemas/Receipts/properties/receipts/maxItems", wire.MaxPull},
 		{"schemas/Accepted/properties/durable/enum",
 			[]string{wire.DurableRedis, wire.DurableJournal, wire.DurableMemory}},

@@ -113,6 +113,7 @@ func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *wire.
 	poll.Consumer, poll.Wait = asked.Consumer, asked.Wait
 	if asked.Attempt != "" {
 		poll.Attempt = attemptNonce(scheduler.Caller(r.Context()), of, asked.Attempt)
+		poll.Sending = asked.Sending
 	}
 	_, err := s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 		now := message.CeilMilli(s.cfg.Now())
@@ -169,10 +170,11 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.
 			}
 			return nil, nil
 		}
+		if poll.Attempt != 0 { // it may be there whole, and else its client asks again
+			return nil, err
+		}
 	}
-	if poll.Attempt == 0 {
-		s.cfg.Service.GiveBack(r.Context(), found)
-	}
+	s.cfg.Service.GiveBack(r.Context(), found)
 	return nil, err
 }
 

@@ -51,7 +51,7 @@ func (a *askedPull) LeasesOf(ctx context.Context, topic, after string, limit int
 // asked only for what it can do, and that a refused request asks for nothing.
 func FuzzPullRoutes(f *testing.F) {
 	f.Add(uint8(0), "orders.remind", "", `{"max":10,"wait":"60s","lease":"12h","consumer":"a","max_bytes":1}`)
-	f.Add(uint8(0), "orders.remind", "", `{"attempt":"t"}`)
+	f.Add(uint8(0), "orders.remind", "", `{"attempt":"t","sending":2}`)
 	f.Add(uint8(0), "orders.*", "", `{"max":1001}`)
 	f.Add(uint8(0), "a", "max=1", `{"wait":"61s"}`)
 	f.Add(uint8(1), "orders.remind", "limit=10&cursor=x", "")

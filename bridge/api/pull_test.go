@@ -58,7 +58,7 @@ func TestPull_EndsWithItsToken(t *testing.T) {
 					<-ctx.Done()
 				}
 			}
-			for target, body := range map[string]string{"/v1/topics/a/pull": `{"attempt":"x","wait":"1m"}`,
+			for target, body := range map[string]string{"/v1/topics/a/pull": `{"attempt":"x","sending":1,"wait":"1m"}`,
 				"/v1/pull": `{"topics":["a","c"],"wait":"1m"}`} {
 				p.gave.Store(0)
 				d = open(t, letting(pulls("a", "c")...), with(service{pullers: p}))
@@ -72,7 +72,7 @@ func TestPull_EndsWithItsToken(t *testing.T) {
 	}
 }
 
-// What cannot be written to a consumer is given back at once, unless it may ask for it again.
+// What cannot be written to a consumer is given back at once, unless a part was written and it may ask for all again.
 func TestPull_GivesBackWhatItCannotWrite(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -84,8 +84,8 @@ func TestPull_GivesBackWhatItCannotWrite(t *testing.T) {
 		"it has gone":                {`{}`, "gone", 1},
 		"it went before":             {`{}`, "closed", 1},
 		"it reads, and closes":       {`{}`, "quick", 0},
-		"it may repeat the poll":     {`{"attempt":"a"}`, "gone", 0},
-		"it went, and may repeat it": {`{"attempt":"a"}`, "closed", 0},
+		"it may repeat the poll":     {`{"attempt":"a","sending":1}`, "gone", 0},
+		"it went, and may repeat it": {`{"attempt":"a","sending":1}`, "closed", 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

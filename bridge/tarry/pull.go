@@ -223,12 +223,16 @@ func said(e *Error) error {
 }
 
 // post makes a request that may be repeated and waits for so long, and repeats it if its answer is lost.
-func (p *Puller) post(ctx context.Context, path string, wait time.Duration, body, into any) error {
-	sent, err := json.Marshal(body)
-	if err != nil {
-		return fmt.Errorf("tarry: encode the request: %w", err)
-	}
+func (p *Puller) post(ctx context.Context, path string, wait time.Duration, body map[string]any, into any) error {
 	for n := 1; ; n++ {
+		if _, is := body["attempt"]; is { // one that was sent earlier may arrive later
+			before, _ := body["sending"].(int)
+			body["sending"] = before + 1
+		}
+		sent, err := json.Marshal(body)
+		if err != nil {
+			return fmt.Errorf("tarry: encode the request: %w", err)
+		}
 		limited, stop := context.WithTimeout(ctx, wait+answerMost)
 		err = p.send(limited, path, sent, into)
 		stop()

@@ -96,7 +96,7 @@ func pullAndSettle(t *testing.T, d *dev) {
 	}
 }
 
-// A request whose answer is lost is sent again as it was: the repeat gets the same messages.
+// A request whose answer is lost is sent again as it was, as its next sending: the repeat gets the same messages.
 func TestPuller_RepeatsWhatWasNotAnswered(t *testing.T) {
 	t.Parallel()
 	var n atomic.Int32
@@ -108,7 +108,8 @@ func TestPuller_RepeatsWhatWasNotAnswered(t *testing.T) {
 			first = string(body)
 			panic(http.ErrAbortHandler)
 		case 2:
-			if string(body) != first || !strings.Contains(first, `"attempt":"`) || r.Header.Get("Authorization") != "Bearer s" {
+			if string(body) != strings.Replace(first, `"sending":1`, `"sending":2`, 1) || string(body) == first ||
+				!strings.Contains(first, `"attempt":"`) || r.Header.Get("Authorization") != "Bearer s" {
 				t.Errorf("first %s, then %s", first, body)
 			}
 			_, _ = io.WriteString(w, `{"messages":[{"id":"a","body_base64":"/w=="}]}`)

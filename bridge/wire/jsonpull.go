@@ -19,6 +19,7 @@ const (
 	FieldMaxBytes = "max_bytes"
 	FieldTopics   = "topics"
 	FieldToken    = "attempt"
+	FieldSending  = "sending"
 	FieldReceipt  = "receipt"
 	FieldReceipts = "receipts"
 )
@@ -31,6 +32,7 @@ const (
 	MaxPull      = 1000 // messages of one pull, and receipts of one settlement
 	MaxTopics    = 32   // of one pull
 	MaxConsumer  = 64   // bytes
+	MaxSendings  = 10   // of one attempt
 	MaxWait      = time.Minute
 	PullBytes    = 4 << 20 // max_bytes by default
 	MaxPullBytes = 64 << 20
@@ -45,12 +47,13 @@ type Pull struct {
 	Consumer string        // for people
 	MaxBytes int
 	Attempt  string // a token: a repeat of the poll with the same one gets the same messages
+	Sending  int    // the number of this sending of the attempt, from 1
 }
 
-// DecodePull reads {"max":1, "wait":"0", "lease":"30s", "consumer":"...", "max_bytes":4194304, "attempt":"..."}; all
-// fields are optional. DecodePullAny reads {"topics":["...", ...]} too, and needs it.
+// DecodePull reads {"max":1, "wait":"0", "lease":"30s", "consumer":"...", "max_bytes":4194304, "attempt":"...",
+// "sending":1}; all fields are optional. DecodePullAny reads {"topics":["...", ...]} too, and needs it.
 func DecodePull(data []byte) (Pull, error) {
-	return decode(data, "a pull", (*Pull).fields, func(*Pull) error { return nil })
+	return decode(data, "a pull", (*Pull).fields, (*Pull).check)
 }
 
 // DecodePullAny reads a pull of several topics.
@@ -70,7 +73,7 @@ func DecodePullAny(data []byte) (Pull, error) {
 		if len(p.Topics) == 0 {
 			return invalid(FieldTopics, fmt.Sprintf("are missing; want 1 to %d", MaxTopics))
 		}
-		return nil
+		return p.check()
 	})
 }
 
@@ -82,8 +85,20 @@ func (p *Pull) fields() []field {
 		{FieldLease, func(f *fields) { p.Lease = parsed(f, f.span, ParseLease) }},
 		{FieldConsumer, func(f *fields) { p.Consumer = f.checked(checkWord(FieldConsumer)) }},
 		{FieldToken, func(f *fields) { p.Attempt = f.checked(checkWord(FieldToken)) }},
+		{FieldSending, func(f *fields) { p.Sending = f.whole(1, MaxSendings) }},
 		{FieldMaxBytes, func(f *fields) { p.MaxBytes = f.whole(1, MaxPullBytes) }},
 	}
+}
+
+func (p *Pull) check() error {
+	switch {
+	case p.Sending > 0 && p.Attempt == "":
+		return invalid(FieldSending, "needs "+FieldToken)
+	case p.Sending == 0 && p.Attempt != "":
+		return invalid(FieldSending, fmt.Sprintf("is missing; want 1, and in the repeats of an %s 2 to %d", FieldToken,
+			MaxSendings))
+	}
+	return nil
 }
 
 // ParseWait reads how long a poll waits, in the same form as a delay: at most MaxWait.

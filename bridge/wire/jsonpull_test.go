@@ -46,11 +46,13 @@ func FuzzReceipt(f *testing.F) {
 
 func FuzzDecodePull(f *testing.F) {
 	f.Add([]byte(`{"max":10,"lease":"1m","consumer":"a","max_bytes":1,"wait":0}`), "extend", false)
+	f.Add([]byte(`{"attempt":"a","sending":2}`), "extend", false)
 	f.Add([]byte(`{"receipts":["a"],"delay":"1m"}`), "nack", true)
 	f.Add([]byte(`{"topics":["a","b.c"],"max":2}`), "nack", true)
 	f.Fuzz(func(t *testing.T, data []byte, verb string, many bool) {
 		if p, err := wire.DecodePull(data); err == nil && (p.Max < 1 || p.Max > wire.MaxPull || p.MaxBytes < 1 ||
-			p.Lease != 0 && (p.Lease < wire.LeastLease || p.Lease > wire.MostLease) || p.Wait != 0) {
+			p.Lease != 0 && (p.Lease < wire.LeastLease || p.Lease > wire.MostLease) || p.Wait != 0 ||
+			p.Sending < 0 || p.Sending > wire.MaxSendings || (p.Sending > 0) != (p.Attempt != "")) {
 			t.Fatalf("%q is read as %+v", data, p)
 		}
 		if p, err := wire.DecodePullAny(data); err == nil && (len(p.Topics) < 1 || len(p.Topics) > wire.MaxTopics ||

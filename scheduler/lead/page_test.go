@@ -54,7 +54,7 @@ func TestPull_OfMuchAsksInPages(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				r, store := big(t, 0)
 				p := scheduler.Poll{Topic: "work", Max: 64, Bytes: 64 << 20, Attempt: attempt}
-				for range 3 { // an attempt brings the same again
+				for p.Sending = 1; p.Sending <= 3; p.Sending++ { // an attempt brings the same again
 					found, err := r.S.Pull(t.Context(), p)
 					if want := 20; err != nil || len(found) != want {
 						t.Fatalf("%d of %d, %v", len(found), want, err)
@@ -109,14 +109,16 @@ func TestPull_AnswersAnAttemptWholeOrNot(t *testing.T) {
 				}
 				took := []int{20, 8, 16, 20}[lost] // by then
 				store.lost = store.calls + (took-1)/8 + 1
+				p.Sending = 2
 				if found, err = r.S.Pull(t.Context(), p); err == nil || len(found) > 0 {
 					t.Fatalf("a repeat whose last answer is lost: %d, %v", len(found), err)
 				}
 				store.lost = 0
+				p.Sending = 3
 				if found, err = r.S.Pull(t.Context(), p); err != nil || len(found) != took {
 					t.Fatalf("then %d of %d, %v", len(found), took, err)
 				}
-				p.Attempt = 78
+				p.Attempt, p.Sending = 78, 1
 				if rest, err := r.S.Pull(t.Context(), p); err != nil || len(rest) != 20-took {
 					t.Fatalf("the next %d, %v", len(rest), err)
 				}
@@ -198,7 +200,7 @@ func TestPull_RepeatsAnAttemptDespiteLittleRoom(t *testing.T) {
 		if found, err := r.S.Pull(t.Context(), p); err != nil || len(found) != 20 {
 			t.Fatalf("first %d, %v", len(found), err)
 		}
-		for range 10 {
+		for p.Sending = 2; p.Sending < 10; p.Sending++ {
 			room.left.Store(0)
 			if _, err := r.S.Pull(t.Context(), p); !errors.Is(err, scheduler.ErrNoRoom) || room.left.Load() != 0 {
 				t.Fatalf("without room: %v, %d are left", err, room.left.Load())
@@ -269,7 +271,7 @@ func TestPull_GivesEachPageTheTimeOfACall(t *testing.T) {
 			r.Push(scheduler.Push{Topic: "work", Body: make([]byte, 512<<10)})
 		}
 		p := scheduler.Poll{Topic: "work", Max: 64, Bytes: 64 << 20, Attempt: 77}
-		for range 2 {
+		for _, p.Sending = range []int{1, 2} {
 			if found, err := r.S.Pull(t.Context(), p); err != nil || len(found) != 20 {
 				t.Fatalf("%d, %v", len(found), err)
 			}

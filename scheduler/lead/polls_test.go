@@ -219,8 +219,11 @@ func TestPoll_RepeatsItsAttempt(t *testing.T) {
 			}
 			return found
 		}
+		p.Sending = 1
 		_, _ = r.S.Pull(gone, p)
+		p.Sending = 2
 		first := pull(t.Context(), r.S.Scheduler)
+		p.Sending = 3
 		again := pull(t.Context(), other.Scheduler)
 		if len(first) != 3 || !slices.EqualFunc(first, again, func(a, b scheduler.PulledMessage) bool {
 			return a.UID == b.UID && a.Nonce == b.Nonce && a.Until == b.Until
@@ -230,11 +233,12 @@ func TestPoll_RepeatsItsAttempt(t *testing.T) {
 		for _, m := range first {
 			settle(t, r, m, scheduler.Settlement{Verb: scheduler.Ack})
 		}
+		p.Sending = 4
 		if rest := pull(t.Context(), other.Scheduler); len(rest) != 2 {
 			t.Fatalf("the rest is %d", len(rest))
 		}
 		// An attempt that found nothing waits on, and takes what comes later.
-		p.Attempt, p.Wait = 78, time.Minute
+		p.Attempt, p.Sending, p.Wait = 78, 1, time.Minute
 		late := make(chan []scheduler.PulledMessage)
 		go func() { late <- pull(t.Context(), r.S.Scheduler) }()
 		synctest.Wait()

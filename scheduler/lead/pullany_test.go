@@ -144,6 +144,7 @@ func TestPullAny_RepeatsItsAttempt(t *testing.T) {
 		}
 		p := scheduler.Poll{Max: 4, Attempt: 77}
 		_, first := pullTopics(t, r.S, p, "a", "b", "c")
+		p.Sending = 2
 		_, again := pullTopics(t, other, p, "a", "b", "c")
 		same := func(a, b scheduler.PulledMessage) int { return a.UID.Compare(b.UID) }
 		slices.SortFunc(first, same)
@@ -216,7 +217,7 @@ func TestPullAny_EndsForALaterSending(t *testing.T) {
 			first <- time.Since(began)
 		}()
 		synctest.Wait()
-		p.Wait = 0
+		p.Sending, p.Wait = 2, 0
 		pullTopics(t, other, p, "a", "b") // its client has what it wants
 		synctest.Wait()
 		before := store.looks

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -57,11 +58,12 @@ func TestPull_RepeatsAnAttemptAfterAnUnrelatedPause(t *testing.T) {
 		for range 3 {
 			r.Push(scheduler.Push{Topic: "work"})
 		}
-		p := scheduler.Poll{Max: 3, Attempt: 77}
+		p := scheduler.Poll{Max: 3, Attempt: 77, Sending: 1}
 		first := pullOn(t, r.S, p)
 		if _, err := r.S.Pause(t.Context(), "elsewhere.x", "ann"); err != nil {
 			t.Fatal(err)
 		}
+		p.Sending = 2
 		if again := pullOn(t, other, p); len(first) != 3 || len(again) != 3 {
 			t.Errorf("first %d, repeated %d", len(first), len(again))
 		}
@@ -75,6 +77,7 @@ func TestPull_HandsOutNoLeaseThatIsOver(t *testing.T) {
 		p := scheduler.Poll{Max: 1, Attempt: 77, Lease: time.Second}
 		pullOn(t, r.S, p)
 		time.Sleep(10 * time.Second) // nobody leads
+		p.Sending = 2
 		for _, m := range pullOn(t, r.S, p) {
 			t.Errorf("a lease was handed out that was over for %s", time.Since(m.Until.Time()))
 		}
@@ -105,7 +108,7 @@ func TestPull_GivesTheLastSendingAllThatItsAttemptTook(t *testing.T) {
 			var last []scheduler.PulledMessage
 			for i := range 4 {
 				sendings.Go(func() {
-					p := scheduler.Poll{Max: 2, Attempt: 77, Wait: 10 * time.Second, Lease: time.Minute}
+					p := scheduler.Poll{Max: 2, Attempt: 77, Sending: i + 1, Wait: 10 * time.Second, Lease: time.Minute}
 					if found := pullOn(t, instances[upTo(2)], p); i == 3 {
 						last = found
 					}
@@ -133,6 +136,63 @@ func TestPull_GivesTheLastSendingAllThatItsAttemptTook(t *testing.T) {
 	}
 }
 
+// A starved instance reads a first sending after its repeat. It takes nothing: nobody would ask for it.
+func TestPull_TakesNothingForASendingThatComesAfterItsRepeat(t *testing.T) {
+	for _, topics := range [][]string{nil, {"work", "play"}} {
+		synctest.Test(t, func(t *testing.T) {
+			r, _ := watching(t)
+			p := scheduler.Poll{Topics: topics, Max: 3, Attempt: 77, Lease: time.Hour}
+			var came []int
+			for _, p.Sending = range []int{3, 1, 2, 4} {
+				r.Push(scheduler.Push{Topic: "work"})
+				came = append(came, len(pullOn(t, r.S, p)))
+			}
+			if !slices.Equal(came, []int{1, 0, 0, 1}) {
+				t.Errorf("%v: its sendings got %v", topics, came)
+			}
+		})
+	}
+}
+
+// What a poll took whose client goes meanwhile is given back, unless its next sending knows of it.
+func TestPull_GivesBackWhatItsRepeatDoesNotKnow(t *testing.T) {
+	for _, topics := range [][]string{nil, {"work", "play"}} {
+		for want := range 2 {
+			t.Run(fmt.Sprint(topics, want), func(t *testing.T) {
+				synctest.Test(t, func(t *testing.T) {
+					r, store := watching(t)
+					for range 3 {
+						r.Push(scheduler.Push{Topic: "work"})
+					}
+					p := scheduler.Poll{Topic: "work", Topics: topics, Max: 3, Bytes: 1 << 20, Attempt: 77, Sending: 1,
+						Lease: time.Hour}
+					ctx, leave := context.WithCancel(t.Context())
+					took, again := 0, 0
+					store.lease = func(all []scheduler.Leased) {
+						for i := range all {
+							took += len(all[i].Messages)
+						}
+						if took < 3 || ctx.Err() != nil {
+							return
+						}
+						if leave(); want > 0 {
+							p.Sending++
+							again = len(pullOn(t, r.S, p))
+						}
+					}
+					if found, err := r.S.Pull(ctx, p); !errors.Is(err, context.Canceled) {
+						t.Errorf("nobody got %+v, %v", found, err)
+					}
+					if leased, _, err := r.S.LeasesOf(t.Context(), "work", "", 9); err != nil || again != 3*want ||
+						len(leased) != again {
+						t.Errorf("its client has %d of %d that are leased, %v", again, len(leased), err)
+					}
+				})
+			})
+		}
+	}
+}
+
 // slow is a timeline whose calls for polls take a while, before and after.
 type slow struct {
 	scheduler.Timeline
@@ -146,13 +206,6 @@ func (s slow) Lease(ctx context.Context, requests []scheduler.LeaseRequest) (all
 	}
 	time.Sleep(s.upTo(30 * time.Millisecond))
 	return all
-}
-
-func (s slow) Sending(ctx context.Context, bucket message.Bucket, attempt scheduler.Nonce, keep time.Duration,
-	now message.Milli) (int, error) {
-	before, err := s.Timeline.Sending(ctx, bucket, attempt, keep, now) // who counts first is who sends first
-	time.Sleep(s.upTo(30 * time.Millisecond))
-	return before, err
 }
 
 func TestPull_LeavesTheRepeatOfASuspendedAttemptItsLease(t *testing.T) {
@@ -173,6 +226,7 @@ func TestPull_LeavesTheRepeatOfASuspendedAttemptItsLease(t *testing.T) {
 		suspended := make(chan int, 1)
 		go func() { suspended <- len(pullOn(t, r.S, p)) }()
 		time.Sleep(time.Second)
+		p.Sending = 2
 		got := pullOn(t, other, p)
 		if len(got) != 1 {
 			t.Fatalf("the repeat got %d", len(got))

@@ -70,7 +70,7 @@ func (m *model) actions() map[string]func(*rapid.T) {
 		"requeue": m.requeue, "purge": m.purge,
 		"browse": m.browse,
 		"pause":  m.pause, "resume": m.resume,
-		"lease": m.lease, "lease more": m.lease, "lease again": m.leaseAgain, "sending": m.sending,
+		"lease": m.lease, "lease more": m.lease, "lease again": m.leaseAgain,
 		"settle": m.settle, "settle more": m.settle,
 		"leases": m.leases, "ready": m.ready,
 		"trim": m.trim, "trim more": m.trim,

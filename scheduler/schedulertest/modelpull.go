@@ -65,16 +65,6 @@ func (m *model) leaseAgain(t *rapid.T) {
 	m.requested(t, rapid.SampledFrom(m.requests).Draw(t, "request"))
 }
 
-// sending counts a sending of an attempt.
-func (m *model) sending(t *rapid.T) {
-	m.T = t
-	attempt := scheduler.Nonce(rapid.IntRange(1, 3).Draw(t, "attempt"))
-	m.step(fmt.Sprintf("sending of %s", attempt), func(tl scheduler.Timeline) string {
-		before, err := tl.Sending(m.ctx, 0, attempt, 1000*time.Hour, m.now)
-		return fmt.Sprint(before, short(err))
-	}, false, nil)
-}
-
 func (m *model) requested(t *rapid.T, r scheduler.LeaseRequest) {
 	_, changed, err := m.ref.Pauses(m.ctx)
 	if err != nil {

@@ -614,6 +614,15 @@ var pullPromises = []promise{
 		}
 		t.pull(b, 3)
 	}},
+	{name: "an undone call leaves what a later one has read", check: func(t *trial) {
+		a := t.one(Message(1, ForPull(), On(work)))
+		t.pull(a, 1)
+		if l := t.lease(t.poll(work, 0, 1)); len(l.Messages) != 1 {
+			t.Fatalf("read %+v", l)
+		}
+		t.settleOnce(scheduler.Settle{Verb: scheduler.Undo, UID: a.UID, Nonce: 1})
+		t.settle(of(a, scheduler.Ack, 1), scheduler.SettleDone, message.StateDelivered)
+	}},
 	{name: "a pause that the caller does not know stops a lease", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
 		since := t.pause(scheduler.Pause{Pattern: "other", At: Start})
@@ -858,16 +867,6 @@ var pullPromises = []promise{
 		if l := t.lease(open); len(l.Messages) != 1 {
 			t.Fatalf("an open nonce took %v", held(l))
 		}
-	}},
-	{name: "the sendings of an attempt are counted", check: func(t *trial) {
-		for i, attempt := range []scheduler.Nonce{1, 1, 2, 1, 2} {
-			before, err := t.tl.Sending(t.Context(), 0, attempt, time.Minute, t.now)
-			if want := []int{0, 1, 0, 2, 1}[i]; before != want || err != nil {
-				t.Fatalf("sending %d: %d were counted before, %v, want %d", i, before, err, want)
-			}
-		}
-		m := t.one(Message(1, ForPull(), On(work)))
-		t.pull(m, 1) // an attempt is no nonce
 	}},
 	{name: "a target fails since its first failure after a success", check: func(t *trial) {
 		for _, c := range []struct{ at, want message.Milli }{{0, 0}, {7, 7}, {9, 7}, {0, 0}, {11, 11}, {21, 11},

@@ -147,7 +147,6 @@ func (b *bucket) ready(want scheduler.TopicWant, now message.Milli) (found sched
 type granted struct {
 	uids  []message.UID
 	read  bool                 // it takes no more
-	sent  int                  // of an attempt instead of a nonce: its sendings
 	did   map[message.UID]deed // what became of them by a refusal or a release
 	place *entry               // stands for it in forgets
 }
@@ -209,19 +208,6 @@ func (t *Timeline) Lease(ctx context.Context, requests []scheduler.LeaseRequest)
 		})
 	}
 	return leased
-}
-
-// Sending counts a sending of a poll's attempt, among the grants: under a number that is no nonce of it.
-func (t *Timeline) Sending(ctx context.Context, n message.Bucket, attempt scheduler.Nonce, keep time.Duration,
-	now message.Milli) (before int, err error) {
-	err = t.in(ctx, n, func(b *bucket) error {
-		g := cmp.Or(b.grant(^attempt, now), new(granted))
-		before = g.sent
-		g.sent++
-		b.keep(^attempt, g, now.Add(keep))
-		return nil
-	})
-	return before, err
 }
 
 // asideLimit bounds how many messages past their time to live one call sets aside.
@@ -463,10 +449,13 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now messag
 	b.wait(e, e.message.Score(), mark)
 }
 
-// undo releases what a nonce took and still holds, and makes sure that it takes nothing more.
+// undo releases what a nonce took and still holds, unless that was read, and makes sure that it takes nothing more.
 func (b *bucket) undo(nonce scheduler.Nonce, term uint64, now message.Milli) {
 	g := cmp.Or(b.grant(nonce, now), new(granted))
 	b.keep(nonce, g, now+settledKeep)
+	if g.read {
+		return
+	}
 	g.read = true
 	for _, uid := range g.uids {
 		if e := b.entries[uid]; e.leased() != nil && e.leased().nonce == nonce {

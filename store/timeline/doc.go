@@ -31,7 +31,6 @@
 //	                      leases
 //	{ns:b}:expires        ZSET uid → first due time + TTL, of the messages in pull that have a TTL
 //	{ns:b}:grant:<nonce>  HASH '' → uids that this call of Lease took, or "-"; uid → "n" or "r" once it came back
-//	{ns:b}:attempt:<nonce> sendings of a poll's attempt; in one bucket alone, and expires
 //	{ns:b}:parked:<lane>  ZSET uid → score, as in due
 //	{ns:b}:behind:<lane>  ZSET uid → its own score, of the messages that a probe put later in the lane: so the oldest
 //	                      message of a lane is found without reading messages

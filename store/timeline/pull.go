@@ -100,14 +100,6 @@ func (t *Redis) Lease(ctx context.Context, requests []scheduler.LeaseRequest) []
 	return leased
 }
 
-// Sending counts a sending of a poll's attempt.
-func (t *Redis) Sending(ctx context.Context, bucket message.Bucket, attempt scheduler.Nonce, keep time.Duration,
-	_ message.Milli) (before int, err error) {
-	a := t.run(ctx, &call{bucket: bucket, script: "sending", args: []any{attempt.String(), keep.Milliseconds()}})
-	before = a.count("before")
-	return before, a.done()
-}
-
 func flag(set bool) string {
 	if set {
 		return "1"

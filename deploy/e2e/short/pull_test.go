@@ -286,8 +286,9 @@ func TestPollsWaitForMessages(t *testing.T) {
 	}
 	// The same attempt gets the same answer again, as long as the lease lasts.
 	push("two", "0")
-	token := map[string]any{"attempt": "token-1", "wait": "0"}
+	token := map[string]any{"attempt": "token-1", "sending": 1, "wait": "0"}
 	first, err := poll(lasting, token)
+	token["sending"] = 2
 	again, err2 := poll(lasting, token)
 	if err != nil || err2 != nil || first.Raw == "" || receiptIn(t, first.Raw) != receiptIn(t, again.Raw) {
 		t.Fatalf("first %s, then %s, %v, %v", first.Raw, again.Raw, err, err2)

@@ -117,10 +117,12 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
   return packed, mark
 end
 
--- undo releases what a nonce was granted and is still leased, and makes sure that it is granted nothing more.
+-- undo releases what a nonce was granted and is still leased, unless that was read (lease.lua), and makes sure that it
+-- is granted nothing more.
 local function undo(nonce)
   local key = grant(nonce)
   local granted = redis.call('HGET', key, '') or ''
+  if string.sub(granted, -1) == '-' then return end
   redis.call('HDEL', key, '') -- a removal, so that a full Redis does not refuse the rest
   redis.call('HSET', key, '', '-')
   if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
