@@ -23,17 +23,20 @@ type place struct {
 	topic  string
 }
 
-// handout is what consumers had of a message: its content, and how many leases of it ended in vain.
+// handout is what consumers had of a message: its content, how many leases of it ended in vain, and whether one of them
+// released it.
 type handout struct {
-	content string
-	tries   uint32
+	content  string
+	tries    uint32
+	released bool
 }
 
 // handed checks what a lease hands out: an attempt never comes again once it ended in vain, nor does a message that
 // consumers have tried come with other content, since they may skip what they know.
 func (m *model) handed(got *message.Message) {
-	now := handout{fmt.Sprintf("%q %x", got.Headers, sha256.Sum256(got.Body)), got.Mark.Refusals}
-	if had := m.had[got.UID]; now.tries < had.tries || had.tries > 0 && now.content != had.content {
+	had := m.had[got.UID]
+	now := handout{fmt.Sprintf("%q %x", got.Headers, sha256.Sum256(got.Body)), got.Mark.Refusals, had.released}
+	if now.tries < had.tries || (had.tries > 0 || had.released) && now.content != had.content {
 		m.Fatalf("%s comes with %+v after consumers had %+v", got.UID, now, had)
 	}
 	m.had[got.UID] = now
@@ -214,13 +217,14 @@ func (m *model) settleAll(bucket message.Bucket, term uint64, items []scheduler.
 		if err == nil && len(settled) != len(items) {
 			m.Fatalf("%d of %d items were settled", len(settled), len(items))
 		}
-		for _, r := range settled {
+		for at, r := range settled {
 			i := r.Info
 			if i.State.Ended() {
 				i.Due = 0
 			}
 			if had, is := m.had[i.UID]; is && i.State == message.StateWaiting {
 				had.tries = max(had.tries, i.Mark.Refusals)
+				had.released = had.released || items[at].Verb == scheduler.Release && r.Code == scheduler.SettleDone
 				m.had[i.UID] = had
 			}
 			s += fmt.Sprintf("; code %d %s %s due %d version %d refusals %d ended %d until %d", r.Code, i.UID, i.State, i.Due,

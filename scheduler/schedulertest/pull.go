@@ -341,6 +341,19 @@ var pullPromises = []promise{
 			}
 		}
 	}},
+	{name: "what a consumer released gets other content under another uid, what was undone under its own", recorded: true,
+		check: func(t *trial) {
+			a, b := t.one(Message(1, ForPull(), On(work))), t.one(Message(2, ForPull(), On(work)))
+			t.lease(t.poll(work, 2, 1))
+			t.settle(of(a, scheduler.Release, 1), scheduler.SettleDone, message.StateWaiting)
+			t.settleOnce(scheduler.Settle{Verb: scheduler.Undo, UID: b.UID, Nonce: 1})
+			t.amend(edited(b, 1, "other"), scheduler.AmendDone)
+			t.amend(edited(a, 1, "other"), scheduler.AmendTried)
+			sooner := edited(a, 1, string(a.Body), a.Headers...)
+			sooner.Priority = 9
+			t.amend(sooner, scheduler.AmendDone)
+			t.amend(edited(a, 2, "other"), scheduler.AmendTried)
+		}},
 	{name: "keep leaves what consumers have tried as it is", check: func(t *trial) {
 		m := t.one(push(20, message.MergeReject, ForPull(), On(work), Stored(20)))
 		t.pull(m, 1)

@@ -185,7 +185,7 @@ func (b *bucket) amends(e *entry, a *scheduler.Amend) scheduler.AmendCode {
 func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) {
 	m, old := *e.message, e.message.Due
 	m.Due, m.Priority = a.Due, a.Priority
-	mark := message.Mark{Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
+	mark := message.Mark{Handed: m.Mark.Handed, Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
 	if !keepsContent(&m, a) {
 		m.Headers, m.Body = a.Message.Headers, a.Message.Body
 		mark.Refusals = 0 // NATS has not refused the new content
@@ -208,5 +208,7 @@ func keepsContent(m *message.Message, a *scheduler.Amend) bool {
 	return a.Message == nil || slices.Equal(m.Headers, a.Message.Headers) && bytes.Equal(m.Body, a.Message.Body)
 }
 
-// tried reports whether consumers have tried a waiting message, and sent it back or were late.
-func (e *entry) tried() bool { return e.message.Pull && e.message.Mark.Refusals > 0 }
+// tried reports whether consumers had a waiting message.
+func (e *entry) tried() bool {
+	return e.message.Pull && (e.message.Mark.Refusals > 0 || e.message.Mark.Handed)
+}

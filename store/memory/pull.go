@@ -350,7 +350,7 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 			b.enter(e, int64(l.Until))
 			r.Until = l.Until
 		default:
-			b.comeBack(e, s, term, now)
+			b.comeBack(e, s, true, term, now)
 		}
 	case b.settled(e, s, now):
 		r.Code = scheduler.SettleAgain
@@ -417,8 +417,8 @@ func (b *bucket) expire(e *entry, l *lease, tried bool, term uint64, now message
 }
 
 // comeBack returns a leased message to waiting, or ends it if its time to live is over or a later push of its name has
-// replaced it.
-func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now message.Milli) {
+// replaced it. handed: a consumer had it.
+func (b *bucket) comeBack(e *entry, s *scheduler.Settle, handed bool, term uint64, now message.Milli) {
 	l, counts := e.pull.lease, s.Verb == scheduler.Nack
 	b.noteDeed(e, l, s, now)
 	if e.pull.expires > 0 && e.pull.expires <= now {
@@ -432,6 +432,7 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, term uint64, now messag
 	change := b.tried(e, l, term, now)
 	b.leave(e)
 	mark := e.message.Mark
+	mark.Handed = mark.Handed || handed && !counts
 	if counts {
 		e.message.Due = s.Number
 		mark.Refusals++
@@ -459,7 +460,7 @@ func (b *bucket) undo(nonce scheduler.Nonce, term uint64, now message.Milli) {
 	g.read = true
 	for _, uid := range g.uids {
 		if e := b.entries[uid]; e.leased() != nil && e.leased().nonce == nonce {
-			b.comeBack(e, &scheduler.Settle{Verb: scheduler.Release, UID: uid}, term, now)
+			b.comeBack(e, &scheduler.Settle{Verb: scheduler.Release, UID: uid}, false, term, now)
 		}
 	}
 }

@@ -344,11 +344,14 @@ func packMark(m message.Mark) string {
 	if m == (message.Mark{}) {
 		return ""
 	}
-	uncertain := "0:"
+	flags := 0
 	if m.Uncertain {
-		uncertain = "1:"
+		flags = 1
 	}
-	return uncertain + strconv.FormatUint(uint64(m.Refusals), 10) + ":" +
+	if m.Handed {
+		flags += 2
+	}
+	return strconv.Itoa(flags) + ":" + strconv.FormatUint(uint64(m.Refusals), 10) + ":" +
 		strconv.FormatUint(uint64(m.Changes), 10) + ":" + string(m.Lane)
 }
 
@@ -356,16 +359,16 @@ func unpackMark(s string) (message.Mark, error) {
 	if s == "" {
 		return message.Mark{}, nil
 	}
-	uncertain, rest, ok := strings.Cut(s, ":")
+	flags, rest, ok := strings.Cut(s, ":")
 	refusals, rest, ok2 := strings.Cut(rest, ":")
 	changes, lane, ok3 := strings.Cut(rest, ":")
 	n, err := strconv.ParseUint(refusals, 10, 32)
 	c, err2 := strconv.ParseUint(changes, 10, 32)
-	if !ok || !ok2 || !ok3 || err != nil || err2 != nil || (uncertain != "0" && uncertain != "1") {
+	if !ok || !ok2 || !ok3 || err != nil || err2 != nil || len(flags) != 1 || flags < "0" || flags > "3" {
 		return message.Mark{}, fmt.Errorf("%w: mark %.40q", scheduler.ErrUnreadable, s)
 	}
-	return message.Mark{Uncertain: uncertain == "1", Refusals: uint32(n), Changes: uint32(c),
-		Lane: message.Lane(lane)}, nil
+	return message.Mark{Uncertain: flags == "1" || flags == "3", Handed: flags >= "2", Refusals: uint32(n),
+		Changes: uint32(c), Lane: message.Lane(lane)}, nil
 }
 
 // versionOf returns the version of a message by its mark or, once it has ended, by its record, of which the first

@@ -220,8 +220,8 @@ local function merge(uid, packed, early, mode, wait, into, entries)
       if later == 'k' .. into then nexts[u] = 'r' .. into end
     end)
   end
-  local replaces, tried = (mode == 'k') == early, pulled(old) and refusals ~= '0'
-  if replaces and tried and mode ~= 'k' then
+  local replaces, had = (mode == 'k') == early, tried(old, mark)
+  if replaces and had and mode ~= 'k' then
     over[#over + 1] = {old, mark, into}
     marks[into] = nil
     tally(topic(old), -1)
@@ -233,7 +233,7 @@ local function merge(uid, packed, early, mode, wait, into, entries)
   end
   local changed = string.format('%.0f', changes(mark) + 1)
   local value, cause, new = old, because(KIND_ABSORBED, ''), ''
-  if replaces and not tried then
+  if replaces and not had then
     value, cause = given(uid, packed, into, old, wait), because(KIND_REPLACED, '')
     new = value
     if place ~= '' or pulled(old) or pulled(value) then leaving[#leaving + 1] = {old, mark, into} end
@@ -243,7 +243,7 @@ local function merge(uid, packed, early, mode, wait, into, entries)
     big = big or #value > 16384
     if fresh[into] then fresh[into] = value else known[into] = value end -- its topic stays
   end
-  marks[into] = '0:' .. refusals .. ':' .. changed .. ':' .. place
+  marks[into] = (handed(mark) and '2:' or '0:') .. refusals .. ':' .. changed .. ':' .. place
   push(log, into, amended(value, marks[into], cause, new))
   cause = because(KIND_MERGED, into)
   local record = ending(STATE_CANCELED, packed, tonumber(now), false, cause, 1)

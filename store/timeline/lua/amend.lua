@@ -30,7 +30,7 @@ local asked, have = tonumber(ARGV[2]), version(old, mark)
 if ARGV[1] ~= '' and have ~= asked then
   return answer(have == asked + 1 and string.sub(old, 3, 11) == place and not other and '1' or '5')
 end
-if other and pulled(old) and numbers(mark) ~= '0' then return answer('6') end
+if other and tried(old, mark) then return answer('6') end
 local full = overfull(ARGV[6])
 if full then return full end
 local refusals = numbers(mark)
@@ -40,7 +40,7 @@ if other then
   refusals = '0' -- they refer to the content before
 end
 local was = mark
-mark = '0:' .. refusals .. ':' .. string.format('%.0f', have) .. ':'
+mark = (handed(mark) and '2:' or '0:') .. refusals .. ':' .. string.format('%.0f', have) .. ':'
 local before = head(DUE)
 -- A time to live counts from when the message was last asked to be due. A retry is not asked for.
 local expires = due(value) == due(old) and redis.call('ZSCORE', EXPIRES, uid) or nil

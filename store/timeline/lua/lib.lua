@@ -35,7 +35,10 @@ local function live(record) return string.byte(record, 1) == FORM_MESSAGE end
 local function state(record) return string.byte(record, 2) end
 
 -- uncertain reports whether a mark says that its message may have been delivered.
-local function uncertain(mark) return string.sub(mark, 1, 1) == '1' end
+local function uncertain(mark) return (string.byte(mark, 1) or 48) % 2 == 1 end
+
+-- handed reports whether a mark says that a consumer had the message and released it.
+local function handed(mark) return (string.byte(mark or '', 1) or 48) > 49 end
 
 -- doubtful reports whether the record of an end says that its message may have been delivered.
 local function doubtful(record) return string.byte(record, 3) % 2 == 1 end
@@ -93,7 +96,7 @@ local function effective(mark, packed)
   local since = pulled(packed) and doubt_pull or doubt
   if since == 0 or due(packed) > since or uncertain(mark) then return mark end
   if mark == '' then return '1:0:0:' end
-  return '1' .. string.sub(mark, 2)
+  return (handed(mark) and '3' or '1') .. string.sub(mark, 2)
 end
 
 -- marked returns the mark of a message with this record, or ''.
@@ -119,6 +122,9 @@ local function numbers(mark)
   if not refusals or #refusals > 10 or #changed > 10 then return '0', '0' end
   return refusals, changed
 end
+
+-- tried reports whether consumers had a message: then its uid never gets other content.
+local function tried(record, mark) return pulled(record) and (numbers(mark) ~= '0' or handed(mark)) end
 
 -- changes returns how many changes since acceptance a mark counts.
 local function changes(mark)

@@ -78,14 +78,14 @@ local function remember(uid, lease, done)
   if redis.call('PTTL', key) < 600000 then redis.call('PEXPIRE', key, 600000) end
 end
 
--- back returns a message to waiting. It returns its record and mark.
+-- back returns a message to waiting: by a nack, a release or an undo. It returns its record and mark.
 local function back(uid, packed, lease, verb, at, only, kind, reason)
   local from, expires, consumer = read(lease)
   local was, counts = redis.call('HGET', MARK, uid) or '', verb == 'n'
   local mark = effective(was, packed)
   local refusals, attempt = numbers(mark), attempt_of(packed, mark)
   unlease(topic(packed), uid)
-  remember(uid, lease, deed(verb, only, kind))
+  remember(uid, lease, deed(verb == 'u' and 'r' or verb, only, kind))
   if expires > 0 and expires <= now then
     if serial(packed) then step_out(packed, uid, false) end
     return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
@@ -101,6 +101,10 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
   end
   if not counts then
     mark = was
+    if verb == 'r' then
+      mark = (uncertain(was) and '3' or '2') .. (was == '' and ':0:0:' or string.sub(was, 2))
+      redis.call('HSET', MARK, uid, mark)
+    end
     if serial(packed) then step_out(packed, uid, false) end
   end
   if counts or kind ~= KIND_PLAIN then
@@ -109,7 +113,8 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
       redis.call('HSET', MSG, uid, packed)
       refusals = string.format('%.0f', tonumber(refusals) + 1)
     end
-    mark = table.concat({uncertain(mark) and '1' or '0', refusals, string.format('%.0f', changes(mark) + 1), ''}, ':')
+    local flags = (uncertain(mark) and 1 or 0) + (handed(mark) and 2 or 0)
+    mark = table.concat({flags, refusals, string.format('%.0f', changes(mark) + 1), ''}, ':')
     redis.call('HSET', MARK, uid, mark)
     change(uid, from, attempt, '0', amended(packed, mark, cause(kind, reason, consumer), ''))
   end
@@ -130,7 +135,7 @@ local function undo(nonce)
     local uid = string.sub(granted, i, i + 17)
     local lease, packed = redis.call('HGET', LEASE, uid), redis.call('HGET', MSG, uid)
     if lease and string.sub(lease, 1, 16) == nonce and sound(packed) then
-      back(uid, packed, lease, 'r', 0, false, KIND_PLAIN, '')
+      back(uid, packed, lease, 'u', 0, false, KIND_PLAIN, '')
     end
   end
 end
