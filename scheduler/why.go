@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -18,6 +19,7 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 		why.Word, why.Detail = word, fmt.Sprintf(detail, more...)
 	}
 	tries := max(int(i.Attempt), 1) - 1 + int(i.Mark.Refusals)
+	over := cmp.Or(i.Expires, i.Due.Add(i.TTL))
 	switch due := i.Due <= now; {
 	case i.State.Ended():
 		why = i.WhyEnded()
@@ -36,15 +38,15 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 		say(message.WhyPublishing, "it was handed to NATS, which has not acknowledged it")
 	case i.Mark.Lane != "":
 		why = lane(i.Mark.Lane, i.Topic)
+	case i.TTL > 0 && over <= now:
+		why.Since = over
+		say(message.WhyExpiring, "its time to live is over, and the leader ends it next")
 	case !due && s.cfg.Clock.Disputes(i.Due):
 		say(message.WhyClocks, "the clocks disagree: it is due by one of them, and not by the one that decides")
 	case !due && tries > 0:
 		say(message.WhyRetry, "it was tried, and waits for try %d", tries+1)
 	case !due:
 		say(message.WhyNotDue, "it is not due yet")
-	case i.TTL > 0 && i.Due.Add(i.TTL) <= now:
-		why.Since = i.Due.Add(i.TTL)
-		say(message.WhyExpiring, "its time to live is over, and the leader ends it next")
 	case i.Pull:
 		why.Since, why.Next = i.Due, 0
 		s.explainReady(ctx, i, &why, say)

@@ -87,6 +87,12 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 				t.Errorf("%+v, want %s", got, want)
 			}
 		}
+		late := waiting(time.Minute, func(i *message.Info) {
+			i.TTL, i.Expires, i.Mark.Refusals = time.Second, now-1000, 1
+		})
+		if got := say(late, led); got.Word != message.WhyExpiring || got.Since != now-1000 {
+			t.Errorf("its time to live was over before its retry: %+v", got)
+		}
 		if got := say(waiting(-time.Second, nil), func(context.Context) error { return nobody }); got.Word !=
 			message.WhyNoLeader {
 			t.Errorf("without a leader: %+v", got)

@@ -157,6 +157,9 @@ type Info struct {
 	Version uint64
 	// EndedAt is when the message ended, for states that are ends.
 	EndedAt Milli
+	// Expires is when the time to live of a waiting message for pull is over, if the store told it. It counts from the due
+	// time that was asked for, and Due may be that of a retry.
+	Expires Milli
 	// Kind says how the message ended if the state alone does not. Other names the message that it was merged into or
 	// continues as.
 	Kind  Kind

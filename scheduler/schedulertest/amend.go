@@ -9,7 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
-var amendWords = [...]string{"unknown", "done", "in flight", "maybe", "ended", "version"}
+var amendWords = [...]string{"unknown", "done", "in flight", "maybe", "ended", "version", "tried"}
 
 func amendWord(c scheduler.AmendCode) string {
 	if int(c) < len(amendWords) {

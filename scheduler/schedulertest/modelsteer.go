@@ -106,8 +106,8 @@ func (m *model) amend(t *rapid.T) {
 		want = []scheduler.AmendCode{scheduler.AmendInFlight}
 	case was.Ended():
 		want = []scheduler.AmendCode{scheduler.AmendEnded}
-	case a.Version == stands && found[0].Pull && found[0].Mark.Refusals > 0 && a.Message != nil &&
-		!(slices.Equal(found[0].Headers, a.Message.Headers) && sameBody(found[0].Body, a.Message.Body)):
+	case a.Version == stands && found[0].Pull && (found[0].Mark.Refusals > 0 || found[0].Mark.Handed) &&
+		a.Message != nil && !(slices.Equal(found[0].Headers, a.Message.Headers) && sameBody(found[0].Body, a.Message.Body)):
 		want = []scheduler.AmendCode{scheduler.AmendTried, scheduler.AmendMaybe}
 	case a.Version == stands:
 		want = want[:2]

@@ -369,7 +369,7 @@ var pullPromises = []promise{
 		t.pull(m, 1)
 		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleDone, message.StateWaiting)
 		stands := live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 1})
-		stands.Due = 0
+		stands.Due, stands.Expires = 0, m.Due.Add(time.Minute) // the retry's time, and that of the push
 		if got := t.get(m.UID); describe(got) != describe(stands) {
 			t.Fatalf("sent back: %s", describe(got))
 		}
@@ -378,8 +378,9 @@ var pullPromises = []promise{
 		sooner := edited(m, 2, string(m.Body), m.Headers...) // as with another priority
 		sooner.Priority = 9
 		t.amend(sooner, scheduler.AmendDone)
-		m.Priority = 9
-		t.wantInfo(live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2}))
+		m.Priority, stands.Priority = 9, 9
+		stands.Version, stands.Mark.Changes = 3, 2
+		t.wantInfo(stands)
 		t.amend(edited(m, 3, "other"), scheduler.AmendTried)
 
 		now := *m
@@ -390,7 +391,9 @@ var pullPromises = []promise{
 		if r := t.renew(m.UID, 3, &now, scheduler.RequeueDone); r.Old != 4 {
 			t.Fatalf("the old one has version %d", r.Old)
 		}
-		t.wantInfo(live(&now, message.StateWaiting, message.Mark{}))
+		renewed := live(&now, message.StateWaiting, message.Mark{})
+		renewed.Expires = stands.Expires
+		t.wantInfo(renewed)
 		if got := t.get(m.UID); got.State != message.StateCanceled || got.Kind != message.KindRequeued ||
 			got.Other != now.UID || got.Version != 4 {
 			t.Fatalf("renewed: %s", describe(got))

@@ -381,11 +381,11 @@ func describe(i message.Info) string {
 		body = fmt.Appendf(nil, "%d bytes %08x", len(body), crc32.ChecksumIEEE(body))
 	}
 	return fmt.Sprintf("%s id=%q key=%q topic=%q headers=%q body=%q due=%d priority=%d ttl=%s attempt=%d digest=%x "+
-		"stored=%d merge=%d max wait=%s origin=%q retry=%v pull=%t lease=%s mark=%+v %s version=%d ended=%d kind=%s "+
-		"other=%q reason=%q",
+		"stored=%d merge=%d max wait=%s origin=%q retry=%v pull=%t lease=%s mark=%+v %s expires=%d version=%d ended=%d "+
+		"kind=%s other=%q reason=%q",
 		i.UID, i.ID, i.Key, i.Topic, i.Headers, body, i.Due, i.Priority, i.TTL, i.Attempt, i.Digest, i.Stored, i.Merge,
 		i.MaxWait, i.Origin, i.Retry, i.Pull, i.Lease, i.Mark,
-		i.State, i.Version, i.EndedAt, i.Kind, i.Other, i.Reason)
+		i.State, i.Expires, i.Version, i.EndedAt, i.Kind, i.Other, i.Reason)
 }
 
 // live returns the info of a message that waits or is in flight.

@@ -159,15 +159,22 @@ func (b *bucket) meet(e *entry, m *message.Message) scheduler.AddCode {
 // Find returns every message that ref names.
 func (t *Timeline) Find(ctx context.Context, ref scheduler.Ref) (found []message.Info, err error) {
 	from, to := t.reach(ref)
+	add := func(b *bucket, e *entry) {
+		i := b.info(e)
+		if e.state == message.StateWaiting && e.pull != nil {
+			i.Expires = e.pull.expires
+		}
+		found = append(found, i)
+	}
 	for n := from; n < to; n++ {
 		err := t.in(ctx, n, func(b *bucket) error {
 			if ref.UID != "" {
 				if e := b.entries[ref.UID]; e != nil {
-					found = append(found, b.info(e))
+					add(b, e)
 				}
 				return nil
 			}
-			return b.called(ref, func(e *entry) { found = append(found, b.info(e)) })
+			return b.called(ref, func(e *entry) { add(b, e) })
 		})
 		if errors.Is(err, scheduler.ErrAmbiguousID) {
 			return found, err

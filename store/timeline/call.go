@@ -296,6 +296,13 @@ func (a *answer) info() (message.Info, error) {
 	return info, err
 }
 
+// found reads what find.lua says of a message.
+func (a *answer) found() (message.Info, error) {
+	info, err := a.info()
+	info.Expires = message.Milli(a.optional("expires"))
+	return info, err
+}
+
 // texts reads all remaining values.
 func (a *answer) texts() []string {
 	all := make([]string, 0, len(a.values))

@@ -56,7 +56,7 @@ func (t *Redis) find(ctx context.Context, buckets []message.Bucket, ref schedule
 		next = cmp.Or(a.text("next"), next)
 		from := len(found)
 		for a.more() {
-			info, err := a.info()
+			info, err := a.found()
 			if errors.Is(err, scheduler.ErrUnreadable) {
 				damaged = fmt.Errorf("find: %w", err)
 				continue

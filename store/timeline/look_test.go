@@ -25,7 +25,7 @@ func (t *Redis) FindAll(ctx context.Context, uids []message.UID) ([][]message.In
 	return found, cmp.Or(t.askAll(ctx, calls, func(i int, a *answer) error {
 		a.text("next")
 		for a.more() {
-			info, err := a.info()
+			info, err := a.found()
 			a.fail("message", err)
 			found[i] = append(found[i], info)
 		}

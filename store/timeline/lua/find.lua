@@ -1,11 +1,11 @@
 -- find reads messages by uid or by client id. It writes nothing.
--- KEYS msg name claimed mark names lease
+-- KEYS msg name claimed mark names lease expires
 -- ARGV 1 uid, or '' for a client id, and then: 2 id  3 topic, '' for any  4 'k' if
 --      a key is given  5 key  6 how many names at most  7 where to continue, '' at first
 --      8 and on: if the topic is open, Lua patterns of which it must match one, if there
 --      are any
 -- Result: where to continue, '' at the end; then for each message: uid,
---      record, '1' when claimed, mark
+--      record, '1' when claimed, mark, end of its time to live or ''
 -- One call reads up to a thousand names of an id, and the messages of one name more than asked for, so that the caller
 -- learns that there are more.
 local result = {''}
@@ -14,6 +14,7 @@ local function collect(uid)
   if not record then return end
   push(result, uid, record)
   push(result, holder(uid, record) and '1' or '', sound(record) and marked(uid, record) or '')
+  result[#result + 1] = redis.call('ZSCORE', EXPIRES, uid) or ''
 end
 
 -- fits reports whether a name is asked for; id is the length of its id.
