@@ -45,9 +45,8 @@ const (
 	camelliaDeleted
 )
 
-// What camellia's server takes for what a request leaves out.
+// What camellia's server takes for what a request leaves out. A lease of 30 s is tarry's default, too.
 const (
-	camelliaLease = 30 * time.Second
 	camelliaWait  = 10 * time.Second
 	camelliaTTL   = time.Hour
 	camelliaRetry = 10
@@ -212,10 +211,9 @@ func (f *form) number(name string, fallback, least, most int64) int64 {
 	return min(max(n, least), most)
 }
 
-// millis is number for a time in ms.
-func (f *form) millis(name string, fallback, least, most time.Duration) time.Duration {
-	ms := f.number(name, fallback.Milliseconds(), least.Milliseconds(), most.Milliseconds())
-	return time.Duration(ms) * time.Millisecond
+// millis returns a time in ms, or 0 where none is given.
+func (f *form) millis(name string, most time.Duration) time.Duration {
+	return time.Duration(f.number(name, 0, 0, most.Milliseconds())) * time.Millisecond
 }
 
 // camelliaRef names the message with a msgId on a topic.
@@ -232,18 +230,27 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	now := s.cfg.Now()
 	p := wire.Push{Topic: f.topic(), Deliver: wire.PullWord}
 	body := []byte(f.need("msg"))
-	if !utf8.Valid(body) {
+	if len(body) == 0 {
+		f.refuse("msg", "is empty")
+	} else if !utf8.Valid(body) {
 		f.refuse("msg", "is not valid UTF-8")
 	}
 	if f.Get("delayMillis") == "" {
 		f.refuse("delayMillis", "is missing")
 	}
-	p.At, p.HasAt = now.Add(f.millis("delayMillis", 0, 0, wire.MaxDelay)), true
+	p.At, p.HasAt = now.Add(f.millis("delayMillis", wire.MaxDelay)), true
 	due := message.CeilMilli(p.At)
-	p.TTL = cmp.Or(f.millis("ttlMillis", camelliaTTL, 0, wire.MaxDelay), camelliaTTL)
-	retries := int(f.number("maxRetry", camelliaRetry, 0, wire.MaxRetries))
-	if p.Retry.Delays = make([]time.Duration, retries); retries == 0 {
-		p.Retry = wire.Retry{None: true}
+	usual := cmp.Or(s.cfg.Topics.Of(p.Topic), &scheduler.Topic{}) // what its own server's settings say there
+	p.TTL = cmp.Or(f.millis("ttlMillis", wire.MaxDelay), usual.TTL, camelliaTTL)
+	retries := f.number("maxRetry", -1, 0, wire.MaxRetries)
+	if retries < 0 && usual.Retry.Empty() {
+		retries = camelliaRetry
+	}
+	switch {
+	case retries == 0:
+		p.Retry.None = true
+	case retries > 0:
+		p.Retry.Delays = make([]time.Duration, retries)
 	}
 	if f.Get("msgId") != "" { // its SDK sends an empty one for none
 		p.ID, p.OnDuplicate = f.id("msgId"), wire.Keep
@@ -325,6 +332,9 @@ func (s *Server) camelliaMessage(i *message.Info) *camelliaMessage {
 		m.MaxRetry = len(schedule.Delays)
 	}
 	m.Retry = int(i.Mark.Refusals) + int(max(i.Attempt, 1)) - 1
+	if i.State == message.StateInFlight { // it counts the delivery that is under way
+		m.Retry++
+	}
 	if m.Retry > 0 {
 		for _, h := range i.Headers {
 			if first, err := strconv.ParseInt(h.Value, 10, 64); h.Name == camelliaDue && err == nil && first <= m.TriggerTime {
@@ -443,10 +453,12 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 	wait := time.Second
 	f, err := s.form(w, r)
 	if err == nil {
-		wait = f.millis("longPollingTimeoutMillis", camelliaWait, 0, wire.MaxWait)
-		poll := scheduler.Poll{Topic: f.topic(), Bytes: wire.PullBytes,
-			Lease: f.millis("ackTimeoutMillis", camelliaLease, wire.LeastLease, wire.MostLease),
-			Max:   int(f.number("batch", 1, 1, wire.MaxPull))}
+		wait = cmp.Or(f.millis("longPollingTimeoutMillis", wire.MaxWait), camelliaWait)
+		poll := scheduler.Poll{Topic: f.topic(), Bytes: wire.PullBytes, Max: int(f.number("batch", 1, 1, wire.MaxPull)),
+			Lease: f.millis("ackTimeoutMillis", wire.MostLease)}
+		if poll.Lease > 0 { // else the topic's
+			poll.Lease = max(poll.Lease, wire.LeastLease)
+		}
 		if long {
 			poll.Wait = wait
 		}
@@ -464,7 +476,7 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 				for i := range found {
 					m := found[i].Message
 					list[i] = *s.camelliaMessage(&message.Info{Message: *m, State: message.StateInFlight})
-					s.stats.pulled(m.Topic, list[i].Retry, s.cfg.Now().Sub(m.Due.Time()))
+					s.stats.pulled(m.Topic, list[i].Retry-1, s.cfg.Now().Sub(m.Due.Time()))
 				}
 				return s.respondValue(w, http.StatusOK, camelliaAnswer{Code: camelliaOK, Msg: "success", List: &list})
 			})

@@ -4,6 +4,7 @@ import (
 	"context"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -23,6 +24,25 @@ func TestCamellia_ShowsNoContentToWhoMayOnlyPush(t *testing.T) {
 		a := call(t, d, "POST", "/camellia/delayQueue/"+route, "topic=orders.x&msgId=a&msg=other&delayMillis=1", as(who)...)
 		if a.json["code"] != 200.0 || strings.Contains(a.raw, "secret") != sees {
 			t.Errorf("%s as %s: %s", route, who, a.raw)
+		}
+	}
+}
+
+// A poll's times of 0 are those that camellia's server takes for none: its wait is 10 s, and its lease the topic's.
+func TestCamellia_TakesZeroForNone(t *testing.T) {
+	t.Parallel()
+	for query, want := range map[string]scheduler.Poll{
+		"":   {Wait: 10 * time.Second},
+		"0":  {Wait: 10 * time.Second},
+		"-1": {Wait: 10 * time.Second},
+		"7":  {Wait: 7 * time.Millisecond, Lease: 100 * time.Millisecond},
+	} {
+		var got scheduler.Poll
+		d := open(t, with(service{pullers: pullers{polled: func(p scheduler.Poll) { got = p }}}))
+		call(t, d, "POST", "/camellia/delayQueue/longPollingMsg",
+			"topic=orders.x&longPollingTimeoutMillis="+query+"&ackTimeoutMillis="+query)
+		if got.Wait != want.Wait || got.Lease != want.Lease {
+			t.Errorf("%q: waits %s, leases for %s", query, got.Wait, got.Lease)
 		}
 	}
 }

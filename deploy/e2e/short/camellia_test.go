@@ -155,7 +155,8 @@ func millis(v any) float64 { n, _ := v.(float64); return n }
 func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	t.Parallel()
 	settings := filepath.Join(t.TempDir(), "tarry.yaml")
-	if err := os.WriteFile(settings, []byte("topics: [{pattern: aloud, deliver: mq}, {pattern: rated, rate: 5}]\n"),
+	if err := os.WriteFile(settings, []byte("topics: [{pattern: aloud, deliver: mq}, {pattern: rated, rate: 5}, "+
+		"{pattern: usual, ttl: 48h, retry: '1m,5m', lease: 2m}]\n"),
 		0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -212,10 +213,10 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	}
 	pulled := c.pull("topic", "work", "batch", "2", "ackTimeoutMillis", "60000")
 	if len(pulled) != 2 || pulled[0]["msg"] != "w1" || pulled[1]["msg"] != "w2" ||
-		!slices.Equal(names(pulled[0]), camelliaMessage) || pulled[0]["retry"] != 0.0 || pulled[0]["status"] != 3.0 {
+		!slices.Equal(names(pulled[0]), camelliaMessage) || pulled[0]["retry"] != 1.0 || pulled[0]["status"] != 3.0 {
 		t.Errorf("pullMsg answers %v", pulled)
 	}
-	if got := c.look("work", "w1"); got["status"] != 3.0 {
+	if got := c.look("work", "w1"); got["status"] != 3.0 || got["retry"] != 1.0 {
 		t.Errorf("pulled, it is %v", got)
 	}
 	if again := c.send("topic", "work", "msgId", "w1", "msg", "other", "delayMillis", "0"); again["msg"] != "w1" ||
@@ -240,7 +241,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 		back = append(back, c.pull("topic", "work", "batch", "2")...)
 	}
 	at := slices.IndexFunc(back, func(m fields) bool { return m["msg"] == "w2" })
-	if at < 0 || back[at]["retry"] != 1.0 || back[at]["triggerTime"] != pulled[1]["triggerTime"] ||
+	if at < 0 || back[at]["retry"] != 2.0 || back[at]["triggerTime"] != pulled[1]["triggerTime"] ||
 		back[at]["expireTime"] != pulled[1]["expireTime"] {
 		t.Errorf("sent back, it is %v, before %v", back, pulled[1])
 	}
@@ -269,7 +270,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	// maxRetry: at most maxRetry + 1 times, by time-outs of the consumer as well. 0 is once.
 	c.send("topic", "tries", "msgId", "twice", "msg", "x", "delayMillis", "0", "maxRetry", "1")
 	c.pull("topic", "tries", "ackTimeoutMillis", "1")
-	if m := c.pull("topic", "tries", "ackTimeoutMillis", "1"); m[0]["retry"] != 1.0 {
+	if m := c.pull("topic", "tries", "ackTimeoutMillis", "1"); m[0]["retry"] != 2.0 {
 		t.Errorf("after a time-out it is %v", m)
 	}
 	c.becomes("tries", "twice", 6)
@@ -281,7 +282,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	c.send("topic", "late", "msgId", "never", "msg", "x", "delayMillis", "10", "ttlMillis", "20")
 	c.becomes("late", "never", 5)
 	c.send("topic", "late", "msgId", "vain", "msg", "x", "delayMillis", "0", "ttlMillis", "700", "maxRetry", "-1")
-	c.pull("topic", "late", "ackTimeoutMillis", "0")
+	c.pull("topic", "late", "ackTimeoutMillis", "1")
 	c.becomes("late", "vain", 6)
 
 	// longPollingMsg answers once there is a message, or with none after its time.
@@ -291,7 +292,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	if took := time.Since(begun); len(list) != 1 || took < 500*time.Millisecond || took > 8*time.Second {
 		t.Errorf("longPollingMsg answers %v after %s", list, took)
 	}
-	for wait, least := range map[string]time.Duration{"0": 0, "300": 300 * time.Millisecond} {
+	for wait, least := range map[string]time.Duration{"1": 0, "300": 300 * time.Millisecond} {
 		begun = time.Now()
 		a := c.code(c.post("longPollingMsg", "topic", "long", "longPollingTimeoutMillis", wait), 200)
 		list, _ = a["delayMsgList"].([]any)
@@ -339,6 +340,25 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 
 	c.refuses()
 	c.aloud(d)
+	// What a form leaves out, or says with -1 or 0, is the topic's, else that of camellia's server.
+	for topic, want := range map[string]struct{ ttl, retries, lease float64 }{"usual": {48 * 3600_000, 2, 120_000},
+		"other": {3600_000, 10, 30_000}} {
+		m := c.send("topic", topic, "msgId", "d", "msg", "x", "delayMillis", "0", "maxRetry", "-1", "ttlMillis", "0")
+		if millis(m["expireTime"])-millis(m["triggerTime"]) != want.ttl || m["maxRetry"] != want.retries {
+			t.Errorf("%s: %v", topic, m)
+		}
+		asked := time.Now()
+		c.pull("topic", topic, "ackTimeoutMillis", "0")
+		a, err := d.Call(t.Context(), http.MethodGet, "/v1/messages/d?topic="+topic, nil)
+		var holds struct {
+			Until time.Time `json:"lease_until"`
+		}
+		bad := json.Unmarshal([]byte(a.Raw), &holds)
+		if held := float64(holds.Until.Sub(asked).Milliseconds()); err != nil || bad != nil || held < want.lease ||
+			held > want.lease+20_000 {
+			t.Errorf("%s is held for %v ms: %s, %v, %v", topic, held, a.Raw, err, bad)
+		}
+	}
 }
 
 // refuses sends what no server takes.
@@ -377,7 +397,9 @@ func (c camellia) refuses() {
 	}
 	c.code(c.post("ackMsg", append(good["ackMsg"], "ack", "maybe")...), 400)
 	c.code(c.post("ackMsg?topic=bad&msgId=x&ack=false;"), 400)
-	c.code(c.post("sendMsg", "topic", "bad", "msg", "\xff", "delayMillis", "1"), 400)
+	for _, bad := range []string{"\xff", ""} {
+		c.code(c.post("sendMsg", "topic", "bad", "msg", bad, "delayMillis", "1"), 400)
+	}
 	if a := c.code(c.post("sendMsg", "topic", "rated", "msg", "x", "delayMillis", "1"), 400); !strings.Contains(
 		fmt.Sprint(a["msg"]), "rate") {
 		c.Errorf("beside a rate: %v", a)

@@ -127,7 +127,7 @@ public class Camellia {
         for (int i = 0; i < 4; i++) {
             threads.add(c.listen("work", m -> {
                 if (System.currentTimeMillis() < m.due) early.incrementAndGet();
-                if (m.retry == 0 && m.body.endsWith("0")) throw new Exception("a listener that fails"); // once
+                if (m.retry == 1 && m.body.endsWith("0")) throw new Exception("a listener that fails"); // once
                 if (done.put(m.id, true) == null && done.size() == many / 2) System.out.println("half");
             }));
         }
