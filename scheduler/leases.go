@@ -187,9 +187,13 @@ func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled
 	if err != nil {
 		return Settled{}, err
 	}
+	var late *message.Info
 	for i := range found { // a later push of the name may wait behind
 		m := &found[i]
 		if m.State != message.StateInFlight || !m.Pull {
+			if late == nil && m.Pull && !m.State.Ended() {
+				late = m
+			}
 			continue
 		}
 		leases, err := s.leases(ctx, m.UID.Bucket(s.cfg.Timeline.Buckets()), m.UID)
@@ -197,18 +201,26 @@ func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled
 			return Settled{}, err
 		}
 		if held := leases[m.UID]; held != nil {
-			settled, errs := s.Settle(ctx, []Settlement{{Verb: verb, HasDelay: true,
-				Receipt: Receipt{UID: m.UID, Nonce: held.Nonce, Topic: m.Topic}}})
-			if errs[0] == nil && settled[0].Code == SettleLost {
-				errs[0] = ErrNotLeased
-			}
-			if errs[0] == nil && settled[0].Unjournaled {
-				errs[0] = errUnjournaled
-			}
-			return settled[0], errs[0]
+			return s.settleOne(ctx, Settlement{Verb: verb, HasDelay: true,
+				Receipt: Receipt{UID: m.UID, Nonce: held.Nonce, Topic: m.Topic}})
 		}
 	}
+	if verb == Ack && late != nil {
+		return s.settleOne(ctx, Settlement{Verb: verb, Reason: "acknowledged after its lease",
+			Receipt: Receipt{UID: late.UID, Topic: late.Topic}})
+	}
 	return Settled{}, fmt.Errorf("%w: it is %s", ErrNotLeased, found[len(found)-1].State)
+}
+
+func (s *Scheduler) settleOne(ctx context.Context, one Settlement) (Settled, error) {
+	settled, errs := s.Settle(ctx, []Settlement{one})
+	if errs[0] == nil && settled[0].Code == SettleLost {
+		errs[0] = fmt.Errorf("%w: it is %s", ErrNotLeased, settled[0].Info.State)
+	}
+	if errs[0] == nil && settled[0].Unjournaled {
+		errs[0] = errUnjournaled
+	}
+	return settled[0], errs[0]
 }
 
 var errUnjournaled = fmt.Errorf("settled, and the journal does not have it yet: %w", ErrOutcomeUnknown)

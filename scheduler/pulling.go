@@ -126,7 +126,8 @@ type Verb uint8
 
 // The verbs.
 const (
-	// Ack: the message is delivered.
+	// Ack: the message is delivered. Without a nonce it is meant of the message, as by consumers that have no receipts:
+	// one that consumers had, and that waits again, is delivered too.
 	Ack Verb = iota + 1
 	// Nack: the message is due again at Number, after one try more.
 	Nack

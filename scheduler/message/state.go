@@ -108,6 +108,7 @@ var transitions = append([]Transition{
 	{StateInFlight, StateWaiting, KindLapsed},   // its lease was over
 	{StateInFlight, StateWaiting, KindReleased}, // an operator ended its lease
 	{StateInFlight, StateDelivered, KindPlain},  // finish
+	{StateWaiting, StateDelivered, KindPlain},   // an acknowledgement after the lease
 	{StateInFlight, StateExpired, KindPlain},    // finish; return of a lease, past the time to live
 	{StateInFlight, StateExpired, KindTried},    // likewise, after a try
 	{StateWaiting, StateExpired, KindPlain},     // for pull, past its time to live

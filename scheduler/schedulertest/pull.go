@@ -354,6 +354,28 @@ var pullPromises = []promise{
 			t.amend(sooner, scheduler.AmendDone)
 			t.amend(edited(a, 2, "other"), scheduler.AmendTried)
 		}},
+	{name: "an acknowledgement without a nonce ends what consumers had, and nothing else", recorded: true,
+		check: func(t *trial) {
+			tried, behind := t.one(Message(1, InLine("a"), On(work))), t.one(Message(2, InLine("a"), On(work)))
+			t.pull(tried, 1)
+			back := of(tried, scheduler.Nack, 1)
+			back.Number = t.now.Add(time.Hour)
+			t.settle(back, scheduler.SettleDone, message.StateWaiting)
+			released := t.one(Message(3, ForPull(), On(work)))
+			t.pull(released, 2)
+			t.settle(of(released, scheduler.Release, 2), scheduler.SettleDone, message.StateWaiting)
+			fresh := t.one(Message(4, ForPull(), On(work)))
+			for m, want := range map[*message.Message]scheduler.SettleCode{tried: scheduler.SettleDone,
+				released: scheduler.SettleDone, fresh: scheduler.SettleLost, behind: scheduler.SettleLost} {
+				state := message.StateDelivered
+				if want == scheduler.SettleLost {
+					state = message.StateWaiting
+				}
+				t.settle(of(m, scheduler.Ack, 3), scheduler.SettleLost, message.StateWaiting)
+				t.settle(of(m, scheduler.Ack, 0), want, state)
+			}
+			t.wantPull(4, behind, fresh)
+		}},
 	{name: "keep leaves what consumers have tried as it is", check: func(t *trial) {
 		m := t.one(push(20, message.MergeReject, ForPull(), On(work), Stored(20)))
 		t.pull(m, 1)

@@ -352,6 +352,9 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 		default:
 			b.comeBack(e, s, true, term, now)
 		}
+	case l == nil && s.Verb == scheduler.Ack && s.Nonce == 0 && !s.Over && e.state == message.StateWaiting && e.tried():
+		r.Code = scheduler.SettleDone
+		b.finish(e, nil, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)
 	case b.settled(e, s, now):
 		r.Code = scheduler.SettleAgain
 	}
@@ -383,9 +386,11 @@ func (b *bucket) noteDeed(e *entry, l *lease, s *scheduler.Settle, now message.M
 	b.keep(l.nonce, g, now+settledKeep)
 }
 
-// finish ends a leased message.
+// finish ends a message; l is its lease, or nil.
 func (b *bucket) finish(e *entry, l *lease, state message.State, why cause, term uint64, now message.Milli) {
-	why.reason = scheduler.ByConsumer(l.Consumer, why.words(false))
+	if l != nil {
+		why.reason = scheduler.ByConsumer(l.Consumer, why.words(false))
+	}
 	c := b.tried(e, l, term, now)
 	b.leave(e)
 	b.end(e, state, c.Uncertain, why, now)

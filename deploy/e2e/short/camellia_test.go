@@ -340,6 +340,16 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 
 	c.refuses()
 	c.aloud(d)
+	// An acknowledgement that comes after its time ends the message all the same: it was handled.
+	c.send("topic", "slow", "msgId", "s", "msg", "x", "delayMillis", "0")
+	c.code(c.post("ackMsg", "topic", "slow", "msgId", "s"), 404) // nobody had it
+	c.pull("topic", "slow", "ackTimeoutMillis", "1")
+	c.becomes("slow", "s", 2)
+	c.code(c.post("ackMsg", "topic", "slow", "msgId", "s"), 200)
+	if got := c.look("slow", "s"); got["status"] != 4.0 {
+		t.Errorf("acknowledged late, it is %v", got)
+	}
+
 	// What a form leaves out, or says with -1 or 0, is the topic's, else that of camellia's server.
 	for topic, want := range map[string]struct{ ttl, retries, lease float64 }{"usual": {48 * 3600_000, 2, 120_000},
 		"other": {3600_000, 10, 30_000}} {

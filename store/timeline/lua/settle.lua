@@ -8,7 +8,8 @@
 --      code (0 lost, 1 done, 2 done before), state, due if it waits, version, refusals, when it ended, end of the
 --      lease;
 --      then the outbox's fields
--- A verb acts on the lease of exactly this uid, topic and nonce. What comes back past its time to live expires instead.
+-- A verb acts on the lease of exactly this uid, topic and nonce; an ack without a nonce ends also what consumers had
+-- and waits again. What comes back past its time to live expires instead.
 -- If another push stands as the next one under its name, one of the two ends (lib.lua, comeback). A message that cannot
 -- be read loses its lease and enters no order; it is listed as refused.
 -- Outbox: uid and, for each change, form, start of the lease, attempt and tries, and the record of the end or the
@@ -186,6 +187,11 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     mark = effective(mark, record)
     leave(record, mark, uid)
     return tell(1, expire(uid, record, mark, numbers(mark) ~= '0', 0, 0), '')
+  end
+  if verb == 'a' and nonce == '' and not held and not ended and not only and tried(record, mark) then
+    mark = effective(mark, record)
+    leave(record, mark, uid)
+    return tell(1, finish(uid, record, mark, STATE_DELIVERED, cause(kind, reason, ''), 0, 0), '')
   end
   if not mine or ended or only and tonumber(till or '0') > now then
     local code = before(verb, uid, nonce, only, kind, ended and state(record) or STATE_WAITING) and 2 or 0
