@@ -224,7 +224,7 @@ func TestPull_LeavesTheRepeatOfASuspendedAttemptItsLease(t *testing.T) {
 			}
 		}
 		suspended := make(chan int, 1)
-		go func() { suspended <- len(pullOn(t, r.S, p)) }()
+		go func(p scheduler.Poll) { suspended <- len(pullOn(t, r.S, p)) }(p)
 		time.Sleep(time.Second)
 		p.Sending = 2
 		got := pullOn(t, other, p)
