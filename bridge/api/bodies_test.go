@@ -3,6 +3,7 @@ package api_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -14,6 +15,8 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestBodies_ThatArePromisedTakeNothing(t *testing.T) {
@@ -46,6 +49,40 @@ func TestBodies_ThatArePromisedTakeNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	read(t, r).want(t, 201, "")
+}
+
+// A body counts until its answer: what waits for a store that is slow holds it, or a copy.
+func TestBodies_CountUntilTheAnswer(t *testing.T) {
+	t.Parallel()
+	body := strings.Repeat("x", 100<<10)
+	for target, sent := range map[string]string{
+		"POST /v1/messages":                  `{"topic":"a","id":"a","delay":"1h","body":"` + body + `"}`,
+		"PATCH /v1/messages/a":               `{"body":"` + body + `"}`,
+		"POST /push":                         `{"topic":"a","id":"a","delay":1000,"body":"` + body + `"}`,
+		"POST /camellia/delayQueue/sendMsg":  "topic=a&msgId=a&delayMillis=1&msg=" + body,
+		"POST /camellia/delayQueue/sendMsg?": "topic=a&delayMillis=1&msg=" + body,
+	} {
+		var d *door
+		calls := 0
+		look := func() {
+			if calls++; d.Held() < int64(len(body)) {
+				t.Errorf("%s: %d bytes are held", target, d.Held())
+			}
+		}
+		d = open(t, with(service{steering: &steering{begun: look},
+			accept: func(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
+				look()
+				return []scheduler.Accepted{{UID: uidA, ID: "a", Due: later, State: message.StateWaiting}}
+			},
+			get: func(context.Context, scheduler.Ref) (message.Info, error) {
+				look()
+				return message.Info{}, scheduler.ErrUnknownID
+			}}))
+		method, path, _ := strings.Cut(target, " ")
+		if call(t, d, method, path, sent); calls == 0 || d.Held() > 0 {
+			t.Errorf("%s: asked %d times, %d bytes are held afterwards", target, calls, d.Held())
+		}
+	}
 }
 
 func TestBodies_OfOneCallerLeaveTheOthersRoom(t *testing.T) {

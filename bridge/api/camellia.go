@@ -94,10 +94,11 @@ func (s *Server) camelliaRoutes(closed func(pattern string, needs right, h handl
 		{"GET", "getTopicInfoList", rightRead, s.camelliaTopics},
 	} {
 		closed(c.method+" "+camelliaPrefix+c.name, c.needs, func(w http.ResponseWriter, r *http.Request) error {
-			f, err := s.form(w, r)
+			f, release, err := s.form(w, r)
 			if err != nil {
 				return s.camelliaRefuse(w, r, err)
 			}
+			defer release()
 			ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 			defer stop()
 			a, err := c.call(ctx, r, f)
@@ -137,18 +138,24 @@ type form struct {
 	err error
 }
 
-// form reads the fields of a form and of the query.
-func (s *Server) form(w http.ResponseWriter, r *http.Request) (*form, error) {
+// form reads the fields of a form and of the query, whose room release gives back.
+func (s *Server) form(w http.ResponseWriter, r *http.Request) (f *form, release func(), err error) {
 	body, release, err := s.read(w, r)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	defer release()
-	values, err := url.ParseQuery(string(body))
+	if f, err = readForm(string(body), r.URL.RawQuery); err != nil {
+		release()
+	}
+	return f, release, err
+}
+
+func readForm(body, more string) (*form, error) {
+	values, err := url.ParseQuery(body)
 	if err != nil {
 		return nil, refusal(http.StatusBadRequest, WordQuery, "the form cannot be read; it needs percent encoding")
 	}
-	query, err := url.ParseQuery(r.URL.RawQuery)
+	query, err := url.ParseQuery(more)
 	if err != nil {
 		return nil, refusal(http.StatusBadRequest, WordQuery, "the query cannot be read; it needs percent encoding")
 	}
@@ -266,6 +273,9 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	if err := mayPush(r, p.Topic); err != nil {
 		return a, err
 	}
+	if err := errors.Join(p.Check(s.cfg.Prefix), s.limits().Check(&p, len(body))); err != nil {
+		return a, err
+	}
 	if p.ID != "" {
 		ref, err := camelliaRef(r, p.Topic, p.ID)
 		if err != nil {
@@ -280,9 +290,6 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 			return a, refusal(http.StatusBadRequest, "invalid_msgId",
 				"msgId %s has the form of this server's own; only one that lives can be sent again", p.ID)
 		}
-	}
-	if err := errors.Join(p.Check(s.cfg.Prefix), s.limits().Check(&p, len(body))); err != nil {
-		return a, err
 	}
 	push := answer.Push(&p, body)
 	accepted := s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0]
@@ -451,8 +458,9 @@ func (s *Server) camelliaGet(ctx context.Context, r *http.Request, f *form) (cam
 // once, so a failure is answered late.
 func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool) error {
 	wait := time.Second
-	f, err := s.form(w, r)
+	f, release, err := s.form(w, r)
 	if err == nil {
+		release()
 		wait = cmp.Or(f.millis("longPollingTimeoutMillis", wire.MaxWait), camelliaWait)
 		poll := scheduler.Poll{Topic: f.topic(), Bytes: wire.PullBytes, Max: int(f.number("batch", 1, 1, wire.MaxPull)),
 			Lease: f.millis("ackTimeoutMillis", wire.MostLease)}

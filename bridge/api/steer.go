@@ -80,7 +80,12 @@ func (s *Server) amend(w http.ResponseWriter, r *http.Request, decode func(body 
 	if err != nil {
 		return err
 	}
-	edit, err := decoded(s, w, r, decode)
+	body, release, err := s.read(w, r)
+	if err != nil {
+		return err
+	}
+	defer release()
+	edit, err := decode(body)
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ type steering struct {
 	asked []any
 
 	err     error
+	begun   func() // is called as an edit is asked for
 	amend   scheduler.AmendResult
 	report  scheduler.Report
 	many    func(ctx context.Context, progress func(scheduler.Report)) // what an operation on many does before it ends
@@ -76,6 +77,9 @@ func (s *steering) take() []any {
 
 func (s *steering) Reschedule(_ context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error) {
 	e.Fit = nil // tests of its own
+	if s.begun != nil {
+		s.begun()
+	}
 	s.note(rescheduleAsked{ref, e})
 	return s.amend, s.err
 }
