@@ -178,7 +178,8 @@ func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []S
 }
 
 // SettleHeld settles the lease in force of the message that ref names, for callers that have no receipt. A message sent
-// back is due at once. Errors: ErrUnknownID, ErrNotLeased.
+// back is due at once. An Ack that comes after the lease ends what consumers had all the same. Errors: ErrUnknownID,
+// ErrNotLeased.
 func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled, error) {
 	found, err := s.find(ctx, ref, forChange)
 	if err == nil && len(found) == 0 {
@@ -187,15 +188,22 @@ func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled
 	if err != nil {
 		return Settled{}, err
 	}
-	var late *message.Info
+	var m *message.Info
 	for i := range found { // a later push of the name may wait behind
-		m := &found[i]
-		if m.State != message.StateInFlight || !m.Pull {
-			if late == nil && m.Pull && !m.State.Ended() {
-				late = m
-			}
-			continue
+		if one := &found[i]; one.Pull && !one.State.Ended() &&
+			(m == nil || m.State != message.StateInFlight && one.State == message.StateInFlight) {
+			m = one
 		}
+	}
+	switch {
+	case m == nil:
+	case verb == Ack: // the store decides whether it is leased: the lease may end at this moment
+		one := Settlement{Verb: verb, Receipt: Receipt{UID: m.UID, Topic: m.Topic}}
+		if m.State != message.StateInFlight {
+			one.Reason = "acknowledged after its lease"
+		}
+		return s.settleOne(ctx, one)
+	case m.State == message.StateInFlight:
 		leases, err := s.leases(ctx, m.UID.Bucket(s.cfg.Timeline.Buckets()), m.UID)
 		if err != nil {
 			return Settled{}, err
@@ -204,10 +212,6 @@ func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled
 			return s.settleOne(ctx, Settlement{Verb: verb, HasDelay: true,
 				Receipt: Receipt{UID: m.UID, Nonce: held.Nonce, Topic: m.Topic}})
 		}
-	}
-	if verb == Ack && late != nil {
-		return s.settleOne(ctx, Settlement{Verb: verb, Reason: "acknowledged after its lease",
-			Receipt: Receipt{UID: late.UID, Topic: late.Topic}})
 	}
 	return Settled{}, fmt.Errorf("%w: it is %s", ErrNotLeased, found[len(found)-1].State)
 }

@@ -325,6 +325,30 @@ func (h *hooked) Settle(ctx context.Context, bucket message.Bucket, term uint64,
 	return settled, made, err
 }
 
+// Who acknowledges without a receipt has handled the message, also where its lease ends at that moment.
+func TestSettleHeld_EndsWhatLapsesMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := watching(t)
+		a := r.Push(scheduler.Push{Topic: "work", ID: "a"})
+		ref := scheduler.Ref{ID: "a", Topic: "work"}
+		if _, err := r.S.SettleHeld(t.Context(), ref, scheduler.Ack); !errors.Is(err, scheduler.ErrNotLeased) {
+			t.Errorf("what nobody had is acknowledged: %v", err)
+		}
+		found := pullOn(t, r.S, scheduler.Poll{Max: 1})
+		lapses := func(message.Bucket) error {
+			settle(t, r, found[0], scheduler.Settlement{Verb: scheduler.Nack})
+			return nil
+		}
+		s := r.Over(&hooked{Timeline: store, settle: lapses}, r.Nats)
+		if _, err := s.SettleHeld(t.Context(), ref, scheduler.Ack); err != nil {
+			t.Error(err)
+		}
+		if i := r.Info(a.UID); i.State != message.StateDelivered {
+			t.Errorf("it is %s", i.State)
+		}
+	})
+}
+
 // The undo is repeated for as long as the message's own lease may last.
 func TestPull_UndoesALongLeaseOnceTheStoreIsBack(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -56,7 +56,7 @@ var (
 	moving = []string{"due", "msg", "mark", "name", "names", "next", "claimed", "pull", "chain", "serial", "lease",
 		"leased", "expires", "grant", "parked", "behind", "dead", "tomb", "tombs", "refused", "ended"}
 	staying = []any{"pulls", "leasing", "lanes", "chained", "counts", "gen", "paused", "failing", "big", "trimmed",
-		"outbox", "attempt", "calls", "called", "outboxed", "quarantine", "ended"}
+		"outbox", "calls", "called", "outboxed", "quarantine", "ended"}
 	fencing = []string{"term", "meta"}
 )
 
