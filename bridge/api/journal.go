@@ -25,6 +25,8 @@ type Journal interface {
 	// Resolve returns the uid of the one message that a restore would apply to. Errors: ErrUnknownID, ErrAmbiguousID,
 	// ErrUnavailable.
 	Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, error)
+	// Whole returns a message with its headers and body. Errors: ErrUnknownID, ErrUnavailable.
+	Whole(ctx context.Context, uid message.UID) (record.Record, error)
 	// List returns a page of messages in the order of due time, then uid.
 	List(ctx context.Context, q record.RecordQuery) ([]record.Record, error)
 	// Forecast counts the waiting messages that fall due, by step; empty steps may be missing.

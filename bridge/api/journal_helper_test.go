@@ -73,6 +73,15 @@ func (j *journal) Resolve(ctx context.Context, ref scheduler.Ref) (message.UID, 
 	return lives[0].UID, nil
 }
 
+func (j *journal) Whole(_ context.Context, uid message.UID) (record.Record, error) {
+	for _, r := range j.records {
+		if r.UID == uid {
+			return r, j.err
+		}
+	}
+	return record.Record{}, scheduler.ErrUnknownID
+}
+
 // List pages through the records by place, whatever else was asked for.
 func (j *journal) List(_ context.Context, q record.RecordQuery) (page []record.Record, err error) {
 	j.note(q)

@@ -59,14 +59,22 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 		n, err := from.Read(body[len(body):cap(body)])
 		body = body[:len(body)+n]
 		if errors.Is(err, io.EOF) {
-			if o, ok := w.(*observed); ok {
-				o.whole = true
-			}
+			wholly(w)
 			return body, giveBack, nil
 		}
 		if err != nil {
 			return nil, nil, broken(err, len(body))
 		}
+	}
+}
+
+// wholly notes that a request's body was read.
+func wholly(w http.ResponseWriter) {
+	switch w := w.(type) {
+	case *observed:
+		w.whole = true
+	case *setAside:
+		wholly(w.ResponseWriter)
 	}
 }
 

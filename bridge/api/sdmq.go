@@ -18,9 +18,11 @@ import (
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
-// The routes of sdmq, for its clients. Problems are answered as everywhere else. docs/seeds.md tells what differs.
+// The routes of sdmq, for its clients. docs/seeds.md tells what differs.
 
 // sdmqWait is how long a consumer's request waits if it does not say it.
 const sdmqWait = 30 * time.Second
@@ -37,16 +39,17 @@ func (s *Server) sdmqRoutes(closed func(pattern string, needs right, h handler))
 			return h(w, r)
 		})
 	}
-	closed("POST /push", rightPush, s.sdmqPush)
-	get("/delete", rightChange, s.sdmqNamed(s.cancel))
-	get("/reStore", rightOperate, s.journaled(s.sdmqRestore))
-	get("/reStore/{id}", rightOperate, s.journaled(s.sdmqNamed(s.restoreOne)))
-	get("/reStoreJob", rightOperate, s.journaled(s.sdmqNamed(s.restoreOne)))
+	closed("POST /push", rightPush, s.sdmqServed("id", s.sdmqPush))
+	get("/delete", rightChange, s.sdmqServed("", s.sdmqNamed(s.sdmqDelete)))
+	get("/reStore", rightOperate, s.sdmqServed("", s.journaled(s.sdmqRestore)))
+	one := s.sdmqServed("", s.journaled(s.sdmqNamed(s.sdmqRestoreOne)))
+	get("/reStore/{id}", rightOperate, one)
+	get("/reStoreJob", rightOperate, one)
 	get("/get/{topic}", rightPull, s.sdmqGet)
-	get("/clearAll", rightOperate, func(http.ResponseWriter, *http.Request) error {
+	get("/clearAll", rightOperate, s.sdmqServed("", func(http.ResponseWriter, *http.Request) error {
 		return refusal(http.StatusGone, "gone",
 			"nobody clears all by one GET; POST /v1/messages/cancel cancels what matches a topic, key or time")
-	})
+	}))
 }
 
 // crossing returns the request as its origin must be judged: what changes something by GET counts as a POST.
@@ -66,91 +69,292 @@ func unmarked(r *http.Request) bool {
 	return r.Header.Get("Sec-Fetch-Site") == "" && strings.Contains(r.UserAgent(), "Mozilla/")
 }
 
-// sdmqJob is a message as sdmq's clients send and get it.
+// sdmqJob is a message as sdmq's clients get it.
 type sdmqJob struct {
-	Topic      string          `json:"topic"`
-	ID         string          `json:"id"`
-	BizKey     string          `json:"bizKey"`
-	Delay      *int64          `json:"delay"` // ms
-	Priority   int             `json:"priority"`
-	TTL        int64           `json:"ttl"` // ms; 0 is none
-	Body       string          `json:"body"`
-	BodyBase64 []byte          `json:"bodyBase64,omitempty"` // of a body that is no text
-	CreateTime json.RawMessage `json:"createTime"`           // ms since 1970; of no meaning in a push
-	Status     json.RawMessage `json:"status,omitempty"`     // of no meaning
-	Subtopic   json.RawMessage `json:"subtopic,omitempty"`   // likewise
+	Topic      string `json:"topic"`
+	ID         string `json:"id"`
+	BizKey     string `json:"bizKey"`
+	Delay      int64  `json:"delay"` // ms
+	Priority   int    `json:"priority"`
+	TTL        int64  `json:"ttl"` // ms; 0 is none
+	Body       string `json:"body"`
+	BodyBase64 []byte `json:"bodyBase64,omitempty"` // of a body that is no text
+	CreateTime int64  `json:"createTime"`           // ms since 1970
+	Subtopic   string `json:"subtopic,omitempty"`
+	ExtendData string `json:"extendData,omitempty"` // the other headers, as a JSON object in text
 }
 
-func sdmqDecode(body []byte) (p wire.Push, content []byte, err error) {
-	var job sdmqJob
-	decoder := json.NewDecoder(bytes.NewReader(body))
-	decoder.DisallowUnknownFields()
-	if err = decoder.Decode(&job); err == nil {
-		if _, end := decoder.Token(); !errors.Is(end, io.EOF) {
-			err = errors.New("there is more after the object")
+// extend gives the job what its headers carry.
+func (j *sdmqJob) extend(headers []message.Header) {
+	rest := map[string]string{}
+	for _, h := range headers {
+		if h.Name == sdmqSubtopic {
+			j.Subtopic = h.Value
+		} else {
+			rest[h.Name] = h.Value
 		}
 	}
-	var mistyped *json.UnmarshalTypeError
-	switch {
-	case errors.As(err, &mistyped) && mistyped.Field == "":
-		err = errors.New("it is no JSON object")
-	case mistyped != nil:
-		return p, nil, refusal(http.StatusBadRequest, "invalid_"+mistyped.Field, "%s is not of the type %s",
-			mistyped.Field, mistyped.Type)
+	if text, err := json.Marshal(rest); err == nil && len(rest) > 0 {
+		j.ExtendData = string(text)
+	}
+}
+
+// sdmqSubtopic is the header that carries a subtopic, the tag of RocketMQ. An extendData's fields, there the user
+// properties of the message, are headers of their own names.
+const sdmqSubtopic = "Subtopic"
+
+// sdmqFields are the fields of a job that mean something, by what they are called in a push of tarry.
+var sdmqFields = map[string]string{"topic": wire.FieldTopic, "id": wire.FieldID, "bizKey": wire.FieldKey,
+	"delay": wire.FieldDelay, "priority": wire.FieldPriority, "ttl": wire.FieldTTL, "body": wire.FieldBody,
+	"bodyBase64": "body_base64", "subtopic": "", "extendData": ""}
+
+// sdmqPushed returns a job as a push of tarry's, whose decoder judges it. Of the fields that it does not know it only
+// sees that they are JSON.
+func sdmqPushed(body []byte) ([]byte, error) {
+	given, err := sdmqObject(wire.WordJSON, "the message", body)
+	push, headers := map[string]any{wire.FieldDelay: 0}, map[string]json.RawMessage{}
+	for name, value := range given {
+		for known, own := range sdmqFields {
+			switch {
+			case err != nil || !strings.EqualFold(name, known):
+				continue
+			case name != known:
+				err = refusal(http.StatusBadRequest, wire.WordJSON, "%.40q is written %s", name, known)
+			case known == "extendData":
+				err = sdmqExtend(headers, value)
+			case known == "subtopic" && string(value) != `""` && string(value) != "null":
+				headers[sdmqSubtopic] = value
+			default:
+				if value, err = sdmqScalar(known, value); value != nil && own != "" {
+					push[own] = value
+				}
+			}
+		}
 	}
 	if err != nil {
-		return p, nil, refusal(http.StatusBadRequest, wire.WordJSON, "the message cannot be read: %v", err)
+		return nil, err
 	}
-	if job.Delay == nil {
-		return p, nil, refusal(http.StatusBadRequest, wire.WordDelay, "delay is missing; it is in milliseconds")
+	push[wire.FieldHeaders] = headers
+	if push[wire.FieldID] != nil { // what waits under it gives way
+		push[wire.FieldOnDuplicate] = wire.Replace
 	}
-	set := func(field, value string) {
-		if err == nil && value != "" {
-			err = p.Set(field, value)
-		}
-	}
-	content = []byte(job.Body)
-	switch {
-	case job.BodyBase64 != nil && job.Body != "":
-		err = refusal(http.StatusBadRequest, wire.WordBody, "body and bodyBase64 are both given; a message has one of them")
-	case job.BodyBase64 != nil:
-		content = job.BodyBase64
-	case !utf8.Valid(body) || strings.ContainsRune(job.Body, utf8.RuneError) && !bytes.ContainsRune(body, utf8.RuneError):
-		err = refusal(http.StatusBadRequest, wire.WordBody, "body is not valid UTF-8; bodyBase64 takes any bytes")
-	}
-	p.Topic = job.Topic
-	set(wire.FieldDelay, fmt.Sprintf("%dms", *job.Delay))
-	set(wire.FieldID, job.ID)
-	set(wire.FieldKey, job.BizKey)
-	set(wire.FieldPriority, strconv.Itoa(job.Priority))
-	if job.TTL != 0 {
-		set(wire.FieldTTL, fmt.Sprintf("%dms", job.TTL))
-	}
-	return p, content, err
+	return json.Marshal(push)
 }
 
-// sdmqPush pushes one message and answers with its id.
+// sdmqExtend adds the fields of an extendData, a JSON object in text, to the headers. What is no text there becomes its
+// JSON.
+func sdmqExtend(headers map[string]json.RawMessage, value json.RawMessage) error {
+	var text string
+	if err := json.Unmarshal(value, &text); err != nil {
+		return refusal(http.StatusBadRequest, "invalid_extendData", "extendData is not text that holds a JSON object")
+	}
+	if text == "" {
+		return nil
+	}
+	given, err := sdmqObject("invalid_extendData", "extendData", []byte(text))
+	for name, value := range given {
+		var text bytes.Buffer
+		if value[0] != '"' && json.Compact(&text, value) == nil {
+			value, err = json.Marshal(text.String())
+		}
+		headers[name] = value
+	}
+	return err
+}
+
+// sdmqObject reads the fields of a JSON object. A name that comes twice, in whatever case, is an error.
+func sdmqObject(word, what string, text []byte) (fields map[string]json.RawMessage, err error) {
+	bad := func(format string, args ...any) (map[string]json.RawMessage, error) {
+		return nil, refusal(http.StatusBadRequest, word, what+" cannot be read: "+format, args...)
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	if first, err := decoder.Token(); err != nil {
+		return bad("%v", err)
+	} else if first != json.Delim('{') {
+		return bad("it is no JSON object")
+	}
+	fields = map[string]json.RawMessage{}
+	folded := map[string]bool{}
+	for decoder.More() {
+		token, err := decoder.Token()
+		if err != nil {
+			return bad("%v", err)
+		}
+		name, _ := token.(string)
+		if fold := strings.ToLower(name); folded[fold] {
+			return bad("%.40q is given more than once", name)
+		} else {
+			folded[fold] = true
+		}
+		var value json.RawMessage
+		if err := decoder.Decode(&value); err != nil {
+			return bad("%v", err)
+		}
+		fields[name] = value
+	}
+	if _, err := decoder.Token(); err != nil {
+		return bad("%v", err)
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return bad("there is more after the object")
+	}
+	return fields, nil
+}
+
+// sdmqScalar returns a text or a number, whichever form it has, as Jackson takes it. What is none is nil.
+func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
+	number := name == "delay" || name == "priority" || name == "ttl"
+	switch c := value[0]; {
+	case c == 'n' || string(value) == `""` && name != "body":
+		return nil, nil
+	case c == '{' || c == '[':
+		return nil, refusal(http.StatusBadRequest, "invalid_"+name, "%s is neither text nor a number", name)
+	case !number && c != '"':
+		return slices.Concat([]byte{'"'}, value, []byte{'"'}), nil
+	case !number:
+		return value, nil
+	}
+	n, err := strconv.ParseInt(strings.Trim(string(value), `"`), 10, 64)
+	switch {
+	case err != nil:
+		return nil, refusal(http.StatusBadRequest, "invalid_"+name, "%s %.40s is not a whole number", name, value)
+	case name == "delay": // before 0 it fell due before it was sent
+		n = max(n, 0)
+	case name == "ttl" && n == 0:
+		return nil, nil
+	}
+	return strconv.AppendInt(nil, n, 10), nil
+}
+
+// sdmqWhole are the words of problems of the request as a whole, beside those of the caller's rights.
+var sdmqWhole = []string{wire.WordJSON, wire.WordTooLarge, WordQuery, WordIncomplete, WordMethod, WordRequestTimeout,
+	WordMediaType}
+
+// sdmqServed answers as sdmq does: HTTP 200 and an envelope, in which the fields of tarry's own answer stand beside the
+// others. Only what concerns the request as a whole has another status. data names the field that is sdmq's answer.
+func (s *Server) sdmqServed(data string, h handler) handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		own := &setAside{ResponseWriter: w}
+		err := h(own, r)
+		if err == nil {
+			var a map[string]any
+			if err := json.Unmarshal(own.text, &a); err != nil {
+				return fmt.Errorf("read the own answer: %w", err)
+			}
+			return s.sdmqAnswer(w, sdmqEnvelope{Success: true, Data: a[data], Code: http.StatusOK}, own.text)
+		}
+		var named *wire.Error
+		if errors.As(err, &named) && named.Field == wire.FieldKey {
+			err = &wire.Error{Word: named.Word, Field: "bizKey", Detail: named.Detail}
+		}
+		known := s.judged(r, err)
+		if known.Status == http.StatusUnauthorized || known.Status == http.StatusForbidden ||
+			slices.Contains(sdmqWhole, known.Word) {
+			return err
+		}
+		if a := visitOf(r).audit; a != nil {
+			a.word = known.Word
+		}
+		return s.sdmqAnswer(w, sdmqEnvelope{Code: http.StatusInternalServerError, Message: &known.Detail},
+			wire.AppendProblem(nil, &known.Problem))
+	}
+}
+
+// sdmqEnvelope is what every answer of sdmq has.
+type sdmqEnvelope struct {
+	Success bool    `json:"success"`
+	Data    any     `json:"data"`
+	Code    int     `json:"code"`
+	Message *string `json:"message"`
+}
+
+// sdmqAnswer answers with an envelope and the fields of an answer of tarry's.
+func (s *Server) sdmqAnswer(w http.ResponseWriter, e sdmqEnvelope, own []byte) error {
+	text, err := json.Marshal(e)
+	if err != nil {
+		return fmt.Errorf("encode the answer: %w", err)
+	}
+	s.respond(w, http.StatusOK, func(b []byte) []byte {
+		return append(append(append(b, text[:len(text)-1]...), ','), bytes.TrimSpace(own[1:])...)
+	})
+	return nil
+}
+
+// setAside keeps a JSON answer that goes into another one.
+type setAside struct {
+	http.ResponseWriter
+	text []byte
+}
+
+func (a *setAside) WriteHeader(int) {}
+
+func (a *setAside) Write(b []byte) (int, error) {
+	a.text = append(a.text, b...)
+	return len(b), nil
+}
+
+func (a *setAside) Unwrap() http.ResponseWriter { return a.ResponseWriter }
+
+// sdmqPush pushes one message.
 func (s *Server) sdmqPush(w http.ResponseWriter, r *http.Request) error {
 	body, release, err := s.read(w, r)
 	if err != nil {
 		return err
 	}
 	defer release()
-	item := wire.PushItem{}
-	if item.Push, item.Body, item.Err = sdmqDecode(body); item.Err == nil {
-		item.Err = item.Push.Check(s.cfg.Prefix)
+	push, err := sdmqPushed(body)
+	if err != nil {
+		return err
 	}
-	push, err := s.judge(r, &item)
+	return s.push(w, sdmqAs(r, string(push)))
+}
+
+// sdmqDelete cancels a message. That there is none is a success.
+func (s *Server) sdmqDelete(w http.ResponseWriter, r *http.Request) error {
+	err := s.cancel(w, r)
+	var none *problem
+	if errors.As(err, &none) && none.Word == answer.WordUnknownID {
+		return s.respondValue(w, http.StatusOK, map[string]string{"id": r.PathValue("id")})
+	}
+	return err
+}
+
+// sdmqRestoreOne restores a message from the journal. One that was deleted is scheduled again.
+func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
+	ref, err := reference(r)
 	if err != nil {
 		return err
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
-	result := s.result(s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0])
+	is, err := s.cfg.Service.Get(ctx, ref)
+	switch {
+	case err != nil || !is.State.Ended():
+		return s.restoreOne(w, r)
+	case is.State != message.StateCanceled || is.Kind != message.KindPlain && is.Kind != message.KindWithdrawn:
+		return refusal(http.StatusConflict, "already_"+is.State.String(),
+			"the message ended as %s; one that was deleted can be restored", is.State)
+	}
+	s.audit(r, "restore", false).Str("id", r.PathValue("id"))
+	var m record.Record
+	if err := s.ask(r, "journal", func(ctx context.Context) (err error) {
+		m, err = s.cfg.Journal.Whole(ctx, is.UID)
+		return err
+	}); err != nil {
+		return err
+	}
+	again := &scheduler.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers, Body: m.Body, TTL: m.TTL,
+		Retry: m.Retry, Priority: m.Priority, Deliver: scheduler.DeliverMQ, HasAt: true, At: m.Due, Lease: m.Lease,
+		Merge: message.MergeReplace}
+	if m.Pull {
+		again.Deliver = scheduler.DeliverPull
+	}
+	result := s.result(s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{again})[0])
 	if result.Problem != nil {
 		return &problem{*result.Problem}
 	}
-	return s.respondValue(w, http.StatusOK, map[string]string{"id": result.Answer.ID})
+	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendAnswer(b, &result.Answer) })
+	return nil
 }
 
 // sdmqNamed calls h, which serves a route of one message, for the message that the path or the query names.
@@ -178,6 +382,7 @@ func sdmqAs(r *http.Request, body string) *http.Request {
 	as.URL = &url.URL{Path: r.URL.Path}
 	as.Body, as.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
 	as.Header.Del("Content-Type")
+	as.Header.Del("Accept") // no lines of progress
 	return as
 }
 
@@ -223,9 +428,9 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		}
 		m := found[0].Message
 		created := m.UID.Time().UnixMilli()
-		delay := int64(m.Due) - created
-		job := sdmqJob{Topic: m.Topic, ID: answer.Pulled(&found[0], 0).ID, BizKey: m.Key, Delay: &delay,
-			Priority: int(m.Priority), TTL: m.TTL.Milliseconds(), CreateTime: strconv.AppendInt(nil, created, 10)}
+		job := sdmqJob{Topic: m.Topic, ID: answer.Pulled(&found[0], 0).ID, BizKey: m.Key, Delay: int64(m.Due) - created,
+			Priority: int(m.Priority), TTL: m.TTL.Milliseconds(), CreateTime: created}
+		job.extend(m.Headers)
 		if job.Body = string(m.Body); !utf8.Valid(m.Body) {
 			job.Body, job.BodyBase64 = "", m.Body
 		}

@@ -49,6 +49,10 @@ func (recorded) Rejects(_ context.Context, ref scheduler.Ref, _ int) ([]schedule
 		Reason: "invalid_delay: Tarry-Delay \"soon\" is not a duration"}}, nil
 }
 
+func (recorded) Whole(context.Context, message.UID) (record.Record, error) {
+	return record.Record{}, scheduler.ErrUnknownID
+}
+
 func (recorded) History(_ context.Context, ref scheduler.Ref) ([]record.Life, error) {
 	r := record.Record{Info: info(ref, message.StateDelivered)}
 	switch ref.ID {

@@ -108,6 +108,18 @@ func (d *journalAPI) Resolve(ctx context.Context, ref scheduler.Ref) (message.UI
 	return info.UID, err
 }
 
+// Whole returns a message as the journal has it.
+func (d *journalAPI) Whole(ctx context.Context, uid message.UID) (record.Record, error) {
+	found, err := d.a.journal.store.Records(ctx, []message.UID{uid})
+	switch {
+	case err != nil:
+		return record.Record{}, d.away("read a message", err)
+	case len(found) == 0 || found[0].Content == 0: // its content may follow
+		return record.Record{}, scheduler.ErrUnknownID
+	}
+	return found[0], nil
+}
+
 // List returns a page of records.
 func (d *journalAPI) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
 	records, err := d.a.journal.store.List(ctx, q)

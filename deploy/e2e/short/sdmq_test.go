@@ -49,9 +49,24 @@ func (s sdmq) ask(method, target, body string, status int, header ...string) str
 // push pushes a message and returns its id.
 func (s sdmq) push(body string) string {
 	s.Helper()
-	text := s.ask("POST", "/push", body, 200)
-	id, _ := answered(s.T, text)["id"].(string)
+	a := s.served("POST", "/push", body, true)
+	id, _ := a["data"].(string)
+	if a["id"] != id {
+		s.Errorf("the push of %s answers %v", body, a)
+	}
 	return id
+}
+
+// served sends a request that sdmq answers with its envelope, and returns the fields of the answer.
+func (s sdmq) served(method, target, body string, success bool) fields {
+	s.Helper()
+	a := answered(s.T, s.ask(method, target, body, 200))
+	code := map[bool]float64{true: 200, false: 500}[success]
+	_, told := a["message"].(string)
+	if _, data := a["data"]; !data || a["success"] != success || a["code"] != code || told == success {
+		s.Errorf("%s %s %.99s: %v; want success %v", method, target, body, a, success)
+	}
+	return a
 }
 
 // state is that of a message, by the API.
@@ -91,43 +106,91 @@ http:
 	if m != nil && m.Header.Get("Tarry-Key") != "order-1" {
 		t.Errorf("bizKey is no key: %v", m.Header)
 	}
-	// /delete, with either spelling; what is not there is no success.
+	// As its own classes are written by Jackson and by FastJson, and with what may be text or number, null or absent.
+	s.push(`{"topic":"ces","subtopic":"vip","id":null,"bizKey":null,"delay":"5","ttl":0,"body":"all","createTime":7,` +
+		`"extendData":"{\"tenant\":\"t1\",\"n\":5,\"deep\":{ \"a\": [1] }}","status":0,"buckedName":null,"other":{"a":1}}`)
+	m, err = heard.NextMsg(site.Patience)
+	if err != nil || string(m.Data) != "all" || m.Header.Get("Subtopic") != "vip" || m.Header.Get("tenant") != "t1" ||
+		m.Header.Get("n") != "5" || m.Header.Get("deep") != `{"a":[1]}` {
+		t.Errorf("NATS brings %v, %v", m, err)
+	}
+	for _, body := range []string{`{"topic":"ces"}`, `{"topic":"ces","id":7,"delay":-1,"body":3,"extendData":""}`} {
+		s.push(body)
+		if m, err = heard.NextMsg(site.Patience); err != nil || body[len(body)-1] != '}' {
+			t.Errorf("%s: NATS brings %v, %v", body, m, err)
+		}
+	}
+	// The same id replaces what waits.
+	if first, later := s.push(`{"topic":"ces","id":"r","delay":3600000,"body":"old"}`),
+		s.push(`{"topic":"ces","id":"r","delay":1,"body":"new"}`); first != "r" || later != "r" {
+		t.Errorf("the id r is answered as %s and %s", first, later)
+	}
+	if m, err = heard.NextMsg(site.Patience); err != nil || string(m.Data) != "new" {
+		t.Errorf("replaced, NATS brings %v, %v", m, err)
+	}
+	// /delete, with either spelling; that nothing is there is a success.
 	for _, name := range []string{"id", "jobId", "JobId"} {
 		id := s.push(`{"topic":"ces","delay":3600000,"body":"x"}`)
-		s.ask("GET", "/delete?"+name+"="+id, "", 200)
+		s.served("GET", "/delete?"+name+"="+id, "", true)
 		if got := s.state(d, id, secret); got != "canceled" {
 			t.Errorf("deleted by %s, it is %v", name, got)
 		}
 	}
-	s.ask("GET", "/delete?id=nobody", "", 404)
-	s.ask("GET", "/delete", "", 400)
-	s.ask("GET", "/delete?id=20&jobId=21", "", 400)
-	s.ask("GET", "/reStore/20?id=21", "", 400)
-	s.ask("GET", "/delete?id=20", "", 409) // it has been delivered
+	s.served("GET", "/delete?id=nobody", "", true)
+	s.served("GET", "/delete", "", false)
+	s.served("GET", "/delete?id=20&jobId=21", "", false)
+	s.served("GET", "/reStore/20?id=21", "", false)
+	lab.Eventually(t, site.Patience, func() error { // it has been delivered
+		if a := s.served("GET", "/delete?id=20", "", false); a["error"] != "already_delivered" {
+			return fmt.Errorf("a delete of what has been delivered: %v", a)
+		}
+		return nil
+	})
 
 	// /reStore brings back what only the journal has, one by one or all; here nothing is missing.
 	waits := s.push(`{"topic":"ces","delay":3600000,"body":"y"}`)
 	for _, target := range []string{"/reStore", "/reStore?expire=true", "/reStore?expire=false", "/reStore/" + waits,
 		"/reStoreJob?jobId=" + waits, "/reStoreJob?JobId=" + waits} {
 		lab.Eventually(t, site.Patience, func() error { // the journal comes after
-			if a := answered(t, s.ask("GET", target, "", 200)); a["same"] != 1.0 {
+			if a := answered(t, s.ask("GET", target, "", 200)); a["same"] != 1.0 || a["success"] != true {
 				return fmt.Errorf("%s answers %v", target, a)
 			}
 			return nil
 		})
 	}
-	s.ask("GET", "/reStore/nobody", "", 404)
-	s.ask("GET", "/reStore?expire=maybe", "", 400)
-	if text := s.ask("GET", "/clearAll", "", 410); !strings.Contains(text, "/v1/messages/cancel") {
-		t.Errorf("/clearAll answers %s", text)
+	s.served("GET", "/reStore/nobody", "", false)
+	s.served("GET", "/reStoreJob?jobId=20", "", false) // delivered
+	s.served("GET", "/reStore?expire=maybe", "", false)
+	if a := s.served("GET", "/clearAll", "", false); !strings.Contains(fmt.Sprint(a["message"]), "/v1/messages/cancel") {
+		t.Errorf("/clearAll answers %v", a)
+	}
+	// A job that was deleted comes back with all that it had, as often as it is deleted.
+	s.push(`{"topic":"ces","id":"again","bizKey":"k","delay":1500,"body":"back","extendData":"{\"a\":\"b\"}"}`)
+	for range 2 {
+		s.served("GET", "/delete?jobId=again", "", true)
+		lab.Eventually(t, site.Patience, func() error { // the journal comes after
+			if a := answered(t, s.ask("GET", "/reStoreJob?jobId=again", "", 200)); a["success"] != true {
+				return fmt.Errorf("a deleted job: %v", a)
+			}
+			return nil
+		})
+		if got := s.state(d, "again", secret); got != "waiting" {
+			t.Errorf("restored, it is %v", got)
+		}
+	}
+	if m, err = heard.NextMsg(site.Patience); err != nil || string(m.Data) != "back" || m.Header.Get("a") != "b" ||
+		m.Header.Get("Tarry-Key") != "k" || m.Header.Get("Tarry-Id") != "again" {
+		t.Errorf("restored, NATS brings %v, %v", m, err)
 	}
 
 	// /get waits for one message, and acknowledges it.
 	s.ask("GET", "/get/got?wait=0", "", 204)
 	begun = time.Now()
-	id = s.push(`{"topic":"got","delay":400,"body":"z","bizKey":"k","priority":7,"ttl":0}`)
+	id = s.push(`{"topic":"got","delay":400,"body":"z","bizKey":"k","priority":7,"ttl":0,"subtopic":"s",` +
+		`"extendData":"{\"x\":\"y\"}"}`)
 	got := answered(t, s.ask("GET", "/get/got", "", 200))
 	if got["id"] != id || got["body"] != "z" || got["bizKey"] != "k" || got["priority"] != 7.0 || got["topic"] != "got" ||
+		got["subtopic"] != "s" || got["extendData"] != `{"x":"y"}` ||
 		time.Since(begun) < 400*time.Millisecond {
 		t.Errorf("after %s /get answers %v", time.Since(begun), got)
 	}
@@ -173,25 +236,42 @@ http:
 		t.Errorf("bytes come as %v", got)
 	}
 
+	// What is no job has HTTP 400, as there; what is one, and cannot be taken, the envelope.
 	for body, want := range map[string]string{
-		`{"topic":"got","body":"` + "\xff" + `","delay":1}`:                "body",
-		`{"topic":"got","body":"\ud800","delay":1}`:                        "body",
-		`{"topic":"got","body":"a","bodyBase64":"YQ==","delay":1}`:         "bodyBase64",
-		`{"topic":"got","body":"x","delay":1}]`:                            "after",
-		`[]`:                                                               "object",
-		`{"topic":"got","body":"x"}`:                                       "delay",
-		`{"topic":"got","body":"x","delay":-1}`:                            "delay",
-		`{"topic":"got","body":"x","delay":"1"}`:                           "delay",
+		`{"topic":"got","body":"x","delay":1}]`:   "after",
+		`{"topic":"got","body":"x","delay":1} {}`: "after",
+		`[]`: "object",
+		`{"topic":"got","body":"` + "\xff" + `","delay":1}`: "UTF-8",
+		`{"topic":"got","body":"\ud800","delay":1}`:         "escape",
+		`{"topic":"got","topic":"got","body":"x"}`:          "more than once",
+		`{"topic":"got","Topic":"got","body":"x"}`:          "more than once",
+		`{"topic":"got","x":1,"X":2,"body":"x"}`:            "more than once",
+		`{"topic":"got","Delay":60000,"body":"x"}`:          "written delay",
+	} {
+		if text := s.ask("POST", "/push", body, 400); !strings.Contains(text, want) || len(text) > 500 {
+			t.Errorf("%.60s is answered with %s", body, text)
+		}
+	}
+	for body, want := range map[string]string{
+		`{"body":"x"}`: "topic",
+		`{"topic":"got","body":"a","bodyBase64":"YQ=="}`:                   "body",
+		`{"topic":"got","body":"x","delay":"soon"}`:                        "delay",
+		`{"topic":"got","body":"x","delay":1.5}`:                           "delay",
+		`{"topic":"got","body":"x","delay":999999999999999}`:               "delay",
 		`{"topic":"got","body":"x","delay":1,"priority":256}`:              "priority",
 		`{"topic":"got","body":"x","delay":1,"ttl":-1}`:                    "ttl",
 		`{"topic":"got","body":{},"delay":1}`:                              "body",
 		`{"topic":"got.*","body":"x","delay":1}`:                           "topic",
-		`{"topic":"got","body":"x","delay":1,"other":1}`:                   "other",
-		`{"topic":"got","body":"x","delay":1} {}`:                          "after",
+		`{"topic":"got","body":"x","bizKey":"` + wide(10<<10) + `"}`:       "bizKey",
 		`{"topic":"got","body":"x","delay":1,"id":"` + wide(10<<10) + `"}`: "id",
+		`{"topic":"got","body":"x","extendData":"no"}`:                     "extendData",
+		`{"topic":"got","body":"x","extendData":"{\"a b\":\"c\"}"}`:        "a b",
+		`{"topic":"got","body":"x","extendData":"{\"Nats-X\":\"c\"}"}`:     "Nats-",
+		`{"topic":"got","body":"x","extendData":"{\"a\":1,\"a\":2}"}`:      "more than once",
 	} {
-		if text := s.ask("POST", "/push", body, 400); !strings.Contains(text, want) || len(text) > 500 {
-			t.Errorf("%.60s is answered with %s", body, text)
+		a := s.served("POST", "/push", body, false)
+		if text, _ := a["message"].(string); !strings.Contains(text, want) || len(text) > 500 || a["detail"] != text {
+			t.Errorf("%.60s is answered with %v", body, a)
 		}
 	}
 	s.ask("GET", "/get/got?wait=61s", "", 400)
