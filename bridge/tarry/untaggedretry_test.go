@@ -3,6 +3,7 @@ package tarry
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -180,7 +181,8 @@ func TestRetry_RepeatsForCoreWithinTheCall(t *testing.T) {
 	if err != nil || got.UID != "1uid" {
 		t.Fatalf("got %+v, %v", got, err)
 	}
-	if asked := instance.all(); len(asked) != 2 || asked[0] != asked[1] ||
+	// A slow machine asks a third time.
+	if asked := instance.all(); len(asked) < 2 || len(slices.Compact(slices.Clone(asked))) != 1 ||
 		!strings.Contains(asked[0], "Tarry-Attempt: 2\n") {
 		t.Errorf("asked %s", asked)
 	}
