@@ -142,6 +142,9 @@ const (
 	Undo
 	// Expire: the message, which is not leased, is past its time to live.
 	Expire
+	// Discard: the message stays leased, and is canceled when it would wait again or be dead. A loss of the store forgets
+	// it, as it forgets leases.
+	Discard
 )
 
 // Settle is one item of a call of Timeline.Settle.

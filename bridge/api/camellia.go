@@ -386,7 +386,8 @@ func camelliaNamed(r *http.Request, f *form) (scheduler.Ref, error) {
 	return camelliaRef(r, topic, id)
 }
 
-// camelliaDelete cancels a message that waits. What a consumer holds, and what has ended, is not there to be deleted.
+// camelliaDelete cancels a message that waits. What a consumer holds is handed out no more. What has ended is not there
+// to be deleted.
 func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
 	ref, err := camelliaNamed(r, f)
 	topic := ref.Topic
@@ -397,7 +398,11 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 		return camelliaAnswer{}, err
 	}
 	result, err := s.cfg.Service.Cancel(ctx, ref)
-	if err == nil || errors.Is(err, scheduler.ErrUnknownID) {
+	held := scheduler.ErrNotLeased
+	if err == nil && result.Code == scheduler.CancelInFlight && result.Info.Pull {
+		_, held = s.cfg.Service.SettleHeld(ctx, ref, scheduler.Discard)
+	}
+	if held != nil && (err == nil || errors.Is(err, scheduler.ErrUnknownID)) {
 		if _, refused := answer.Cancel(f.Get("msgId"), &result); refused != nil {
 			err = refusal(http.StatusNotFound, refused.Word, "not deleted: %s", refused.Detail)
 		}

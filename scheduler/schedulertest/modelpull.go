@@ -184,7 +184,8 @@ func (m *model) settle(t *rapid.T) {
 			}
 		}
 		s.Verb = rapid.SampledFrom([]scheduler.Verb{scheduler.Ack, scheduler.Nack, scheduler.Nack, scheduler.Bury,
-			scheduler.Release, scheduler.Extend, scheduler.Undo, scheduler.Expire, scheduler.Expire}).Draw(t, "verb")
+			scheduler.Release, scheduler.Extend, scheduler.Undo, scheduler.Expire, scheduler.Expire,
+			scheduler.Discard}).Draw(t, "verb")
 		s.Number = m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "number")) * time.Millisecond)
 		s.Over = rapid.IntRange(0, 3).Draw(t, "over") == 0
 		switch s.Verb {

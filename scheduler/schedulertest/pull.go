@@ -79,7 +79,8 @@ func (t *trial) settle(s scheduler.Settle, code scheduler.SettleCode, state mess
 	if one.Code != code || one.Info.State != state {
 		t.Fatalf("verb %d of %s: code %d and %s, want %d and %s", s.Verb, s.UID, one.Code, one.Info.State, code, state)
 	}
-	repeatable := s.Nonce != 0 && s.Verb != scheduler.Extend && s.Verb != scheduler.Expire
+	repeatable := s.Nonce != 0 && s.Verb != scheduler.Extend && s.Verb != scheduler.Expire &&
+		s.Verb != scheduler.Discard
 	if two := t.settleOnce(s); one.Code == scheduler.SettleDone && repeatable &&
 		(two.Code != scheduler.SettleAgain || two.Info.Version != one.Info.Version || two.Info.Due != one.Info.Due) {
 		t.Fatalf("verb %d of %s, sent twice: %+v\nthen %+v", s.Verb, s.UID, one, two)
@@ -518,6 +519,31 @@ var pullPromises = []promise{
 			t.Fatalf("%d bytes are kept, %d in the journal", len(got), len(all[len(all)-1].Reason))
 		}
 	}},
+	{name: "what was discarded is handed out no more, and a consumer may still acknowledge it", recorded: true,
+		check: func(t *trial) {
+			for i, end := range []scheduler.Settle{{Verb: scheduler.Nack}, {Verb: scheduler.Nack, Kind: message.KindLapsed},
+				{Verb: scheduler.Release}, {Verb: scheduler.Bury}, {Verb: scheduler.Ack}} {
+				m, nonce := t.one(Message(i+1, ForPull(), On(work), Named(fmt.Sprint("d", i)))), scheduler.Nonce(i+1)
+				t.settle(of(m, scheduler.Discard, nonce), scheduler.SettleLost, message.StateWaiting)
+				t.pull(m, nonce)
+				t.settle(of(m, scheduler.Discard, nonce), scheduler.SettleDone, message.StateInFlight)
+				// Nor does it come back in place of a later push of its name.
+				later := t.one(Message(i+101, ForPull(), On(work), Named(fmt.Sprint("d", i)), Merging(message.MergeKeep)))
+				end.UID, end.Topic, end.Nonce, end.Number = m.UID, m.Topic, nonce, t.now
+				state, reason := message.StateCanceled, "consumer worker: deleted while a consumer had it"
+				if end.Verb == scheduler.Ack {
+					state, reason = message.StateDelivered, "consumer worker"
+				}
+				t.settle(end, scheduler.SettleDone, state)
+				if got, all := t.get(m.UID), t.log.of(m.UID); got.Reason != reason || got.Kind != message.KindPlain ||
+					all[len(all)-1].State != state || all[len(all)-1].Reason != reason {
+					t.Fatalf("it ended: %s, and in the journal %+v", describe(got), all)
+				}
+				t.pull(later, nonce+100)
+				t.settle(of(later, scheduler.Ack, nonce+100), scheduler.SettleDone, message.StateDelivered)
+			}
+			t.wantNothing(99)
+		}},
 	{name: "an extended lease ends later, never earlier", check: func(t *trial) {
 		m := t.one(Message(1, ForPull(), On(work)))
 		t.pull(m, 1)

@@ -111,7 +111,8 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 		b.canceled(e, 0, now)
 		return scheduler.AddResult{Code: scheduler.AddedCanceled, First: b.info(e)}
 	}
-	if given.Merge != message.MergeReject && first != nil && !first.state.Ended() {
+	if given.Merge != message.MergeReject && first != nil && !first.state.Ended() &&
+		(given.Merge != message.MergeKeep || first.rival == nil || first.rival.later != "") {
 		first.rival = &rival{later: e.uid, mode: given.Merge}
 	}
 	b.wait(e, e.message.Score(), message.Mark{})

@@ -11,11 +11,13 @@ import (
 )
 
 // rival is a push that waits as the next message under a name, and how it was to merge with the one before it, which
-// was in flight or uncertain.
+// was in flight or uncertain. Of a message that was discarded there is no such push, and it is replaced all the same.
 type rival struct {
 	later message.UID
 	mode  message.Merge
 }
+
+const discarded = "deleted while a consumer had it"
 
 // living returns the last message under a name that has not ended, or nil.
 func living(last *entry) *entry {
@@ -107,7 +109,11 @@ func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now message.Mi
 	}
 	e.rival = nil
 	if r.mode != message.MergeKeep {
-		if why := (cause{kind: message.KindGaveWay}); e.leased() != nil {
+		why := cause{kind: message.KindGaveWay}
+		if r.later == "" {
+			why = cause{reason: discarded}
+		}
+		if e.leased() != nil {
 			b.finish(e, e.leased(), message.StateCanceled, why, term, now)
 		} else {
 			b.cut(e, uncertain, why, term, now)

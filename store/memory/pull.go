@@ -343,7 +343,14 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 			b.finish(e, l, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)
 		case scheduler.Bury:
 			b.noteDeed(e, l, s, now)
-			b.finish(e, l, message.StateDead, cause{s.Kind, "", s.Reason}, term, now)
+			to, why := message.StateDead, cause{s.Kind, "", s.Reason}
+			if e.rival != nil && e.rival.later == "" {
+				to, why = message.StateCanceled, cause{reason: discarded}
+			}
+			b.finish(e, l, to, why, term, now)
+		case scheduler.Discard:
+			e.rival = &rival{mode: message.MergeReplace}
+			r.Until = l.Until
 		case scheduler.Extend:
 			b.leave(e)
 			l.Until = max(l.Until, s.Number)

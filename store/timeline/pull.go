@@ -109,7 +109,7 @@ func flag(set bool) string {
 
 // verbs are the letters of the verbs in settle.lua.
 var verbs = [...]string{scheduler.Ack: "a", scheduler.Nack: "n", scheduler.Bury: "d", scheduler.Release: "r",
-	scheduler.Extend: "e", scheduler.Undo: "u", scheduler.Expire: "x"}
+	scheduler.Extend: "e", scheduler.Undo: "u", scheduler.Expire: "x", scheduler.Discard: "c"}
 
 // Settle ends, returns or extends leases.
 func (t *Redis) Settle(ctx context.Context, bucket message.Bucket, term uint64, items []scheduler.Settle,

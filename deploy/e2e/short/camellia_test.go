@@ -226,8 +226,8 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	if got := c.look("work", "w3"); got["status"] != 2.0 {
 		t.Errorf("due, it is %v", got)
 	}
-	// What a consumer holds cannot be deleted, and what none holds not be acknowledged.
-	c.code(c.post("deleteMsg", "topic", "work", "msgId", "w1"), 404)
+	// What a consumer holds and is deleted may still be acknowledged; what none holds may not.
+	c.code(c.post("deleteMsg", "topic", "work", "msgId", "w1"), 200)
 	c.code(c.post("ackMsg", "topic", "work", "msgId", "w3"), 404)
 	c.code(c.post("ackMsg", "topic", "work", "msgId", "w1"), 200)
 	c.code(c.post("ackMsg", "topic", "work", "msgId", "w1"), 404)
@@ -308,7 +308,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 		counts[one.(fields)["topic"]] = one.(fields)
 	}
 	if got := counts["work"]; !slices.Equal(names(got), camelliaCounts) || got["sendMsg"] != 4.0 ||
-		got["pullMsg"] != 4.0 || got["ackMsg"] != 2.0 || got["deleteMsg"] != 0.0 || got["triggerMsgReady"] != 3.0 {
+		got["pullMsg"] != 4.0 || got["ackMsg"] != 2.0 || got["deleteMsg"] != 1.0 || got["triggerMsgReady"] != 3.0 {
 		t.Errorf("getMonitorData counts %v", got)
 	}
 	if tries, late := counts["tries"], counts["late"]; tries["triggerMsgTimeout"] != 2.0 ||
@@ -348,6 +348,22 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 	c.code(c.post("ackMsg", "topic", "slow", "msgId", "s"), 200)
 	if got := c.look("slow", "s"); got["status"] != 4.0 {
 		t.Errorf("acknowledged late, it is %v", got)
+	}
+
+	// A consumer that fails, or is late, gets what was deleted meanwhile no more.
+	for _, retries := range []string{"5", "0"} {
+		for _, fails := range []bool{true, false} {
+			c.send("topic", "gone", "msgId", "g", "msg", "x", "delayMillis", "0", "maxRetry", retries)
+			c.pull("topic", "gone", "ackTimeoutMillis", "300")
+			c.code(c.post("deleteMsg", "topic", "gone", "msgId", "g"), 200)
+			if fails {
+				c.code(c.post("ackMsg", "topic", "gone", "msgId", "g", "ack", "false"), 200)
+			}
+			c.becomes("gone", "g", 7)
+			if list, _ := c.post("pullMsg", "topic", "gone")["delayMsgList"].([]any); len(list) > 0 {
+				t.Errorf("deleted, it is pulled: %v", list)
+			}
+		}
 	}
 
 	// What a form leaves out, or says with -1 or 0, is the topic's, else that of camellia's server.

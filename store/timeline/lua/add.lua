@@ -309,7 +309,9 @@ for i = 1, n do
         local mark = last and effective(redis.call('HGET', MARK, last), stands(last))
         local unsure = last and uncertain(mark)
         if last and (holder(last, stands(last)) or (unsure and mode == 'k')) then
-          nexts[last] = (mode == 'k' and 'k' or 'r') .. uid -- this is the next under the name
+          if mode ~= 'k' or (nexts[last] or redis.call('HGET', NEXT, last)) ~= 'd' then
+            nexts[last] = (mode == 'k' and 'k' or 'r') .. uid -- this is the next under the name
+          end
         elseif unsure then
           code = '5'
         elseif last then

@@ -612,11 +612,12 @@ end
 -- comeback handles a message that returns from its claim while another push stands as the next one under its name.
 -- unsure is whether the message may have been delivered. comeback reports whether the message has ended; otherwise it
 -- waits again. The caller ensures that next exists and that the record is sound. If the later message cannot be read,
--- it is listed as refused and is still the next one. why, which may be nil, is the cause if the message ends.
+-- it is listed as refused and is still the next one. why, which may be nil, is the cause if the message ends. A message
+-- that was discarded has 'd' for a later one, and ends.
 local function comeback(uid, packed, unsure, mark, now, log, why)
   local later = redis.call('HGET', NEXT, uid)
   if not later then return false end
-  if string.sub(later, 1, 1) == 'r' then
+  if later == 'd' or string.sub(later, 1, 1) == 'r' then
     redis.call('HDEL', NEXT, uid)
     redis.call('HDEL', MARK, uid)
     close(uid, packed, (unsure and '1:0:' or '0:0:') .. string.format('%.0f', changes(mark)) .. ':', now,

@@ -1,7 +1,7 @@
 -- settle ends, returns or extends leases, and ends messages past their time to live.
 -- KEYS pull pulls due msg mark lease claimed leasing expires dead ended next name names counts refused term big
 -- ARGV 1 term, '' without  2 now in ms  3 bytes: it stops after the item that reaches them; then for each group of
---      items: verb (a ack, n nack, d dead, r release, e extend, u undo, x expire)  topic  nonce, '' for any
+--      items: verb (a ack, n nack, d dead, r release, e extend, u undo, x expire, c discard)  topic  nonce, '' for any
 --      number: when a nack is due again, or when an extended lease ends  '1' if only a lease that is over is meant
 --      kind and reason of the change  how many uids, and these
 -- Result: entry of the outbox; which orders begin earlier (lib.lua, hasten); for each item that it reached, a text of:
@@ -43,6 +43,12 @@ end
 
 -- attempt_of returns the attempt of a message that is leased.
 local function attempt_of(packed, mark) return struct.unpack('>I4', packed, 14) + tonumber((numbers(mark))) end
+
+-- discarded returns the cause with which a message ends when it would wait again, if somebody discarded it.
+local function discarded(uid, consumer)
+  if not nexts or redis.call('HGET', NEXT, uid) ~= 'd' then return nil end
+  return cause(KIND_PLAIN, 'deleted while a consumer had it', consumer)
+end
 
 -- finish ends a message that is in no order. It returns the record.
 local function finish(uid, packed, mark, to, why, from, attempt)
@@ -92,7 +98,7 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
     return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
   end
   if nexts then
-    local met, why = {}, cause(KIND_GAVE_WAY, 'replaced', consumer)
+    local met, why = {}, discarded(uid, consumer) or cause(KIND_GAVE_WAY, 'replaced', consumer)
     if comeback(uid, packed, uncertain(mark), was, ARGV[2], met, why) then
       if serial(packed) then step_out(packed, uid, false) end
       change(uid, from, attempt, refusals, met[2])
@@ -203,14 +209,20 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     redis.call('ZADD', leases_of(on), at, uid)
     return tell(1, record, mark, true, at)
   end
+  if verb == 'c' then
+    nexts = true
+    redis.call('HSET', NEXT, uid, 'd')
+    return tell(1, record, mark, true, till)
+  end
   if verb == 'a' or verb == 'd' then
     local from, _, consumer = read(lease)
+    local no = verb == 'd' and discarded(uid, consumer)
     mark = effective(mark, record)
     unlease(on, uid)
     if verb == 'd' then remember(uid, lease, deed(verb, only, kind)) end
     if serial(record) then step_out(record, uid, false) end
-    return tell(1, finish(uid, record, mark, verb == 'a' and STATE_DELIVERED or STATE_DEAD,
-      cause(kind, reason, consumer), from, attempt_of(record, mark)), '')
+    return tell(1, finish(uid, record, mark, verb == 'a' and STATE_DELIVERED or no and STATE_CANCELED or STATE_DEAD,
+      no or cause(kind, reason, consumer), from, attempt_of(record, mark)), '')
   end
   return tell(1, back(uid, record, lease, verb, at, only, kind, reason))
 end
