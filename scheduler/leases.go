@@ -177,43 +177,62 @@ func (s *Scheduler) settle(ctx context.Context, bucket message.Bucket, items []S
 	return all, err
 }
 
-// SettleHeld settles the lease in force of the message that ref names, for callers that have no receipt. A message sent
-// back is due at once. An Ack that comes after the lease ends what consumers had all the same. Errors: ErrUnknownID,
-// ErrNotLeased.
+// SettleHeld settles the lease in force of the message that ref names, for callers that have no receipt. An Ack that
+// comes after the lease ends what consumers had all the same. Errors: ErrUnknownID, ErrNotLeased.
 func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled, error) {
+	if verb != Ack {
+		held, err := s.LeaseOf(ctx, ref)
+		if err != nil {
+			return Settled{}, err
+		}
+		return s.settleOne(ctx, Settlement{Verb: verb,
+			Receipt: Receipt{UID: held.Message.UID, Nonce: held.Nonce, Topic: held.Message.Topic}})
+	}
+	m, err := s.handed(ctx, ref)
+	if err != nil {
+		return Settled{}, err
+	}
+	// The store decides whether it is leased: the lease may end at this moment.
+	one := Settlement{Verb: verb, Receipt: Receipt{UID: m.UID, Topic: m.Topic}}
+	if m.State != message.StateInFlight {
+		one.Reason = "acknowledged after its lease"
+	}
+	return s.settleOne(ctx, one)
+}
+
+// LeaseOf returns the lease in force of the message that ref names. Errors: ErrUnknownID, ErrNotLeased.
+func (s *Scheduler) LeaseOf(ctx context.Context, ref Ref) (LeaseInfo, error) {
+	m, err := s.handed(ctx, ref)
+	if err != nil {
+		return LeaseInfo{}, err
+	}
+	leases, err := s.leases(ctx, m.UID.Bucket(s.cfg.Timeline.Buckets()), m.UID)
+	if held := leases[m.UID]; held != nil {
+		return *held, nil
+	}
+	return LeaseInfo{}, cmp.Or(err, fmt.Errorf("%w: it is %s", ErrNotLeased, m.State))
+}
+
+// handed returns the message that ref names and that consumers pull: the leased one, since a later push of the name may
+// wait behind, else one that waits.
+func (s *Scheduler) handed(ctx context.Context, ref Ref) (m *message.Info, err error) {
 	found, err := s.find(ctx, ref, forChange)
 	if err == nil && len(found) == 0 {
 		err = ErrUnknownID
 	}
 	if err != nil {
-		return Settled{}, err
+		return nil, err
 	}
-	var m *message.Info
-	for i := range found { // a later push of the name may wait behind
+	for i := range found {
 		if one := &found[i]; one.Pull && !one.State.Ended() &&
 			(m == nil || m.State != message.StateInFlight && one.State == message.StateInFlight) {
 			m = one
 		}
 	}
-	switch {
-	case m == nil:
-	case verb == Ack: // the store decides whether it is leased: the lease may end at this moment
-		one := Settlement{Verb: verb, Receipt: Receipt{UID: m.UID, Topic: m.Topic}}
-		if m.State != message.StateInFlight {
-			one.Reason = "acknowledged after its lease"
-		}
-		return s.settleOne(ctx, one)
-	case m.State == message.StateInFlight:
-		leases, err := s.leases(ctx, m.UID.Bucket(s.cfg.Timeline.Buckets()), m.UID)
-		if err != nil {
-			return Settled{}, err
-		}
-		if held := leases[m.UID]; held != nil {
-			return s.settleOne(ctx, Settlement{Verb: verb, HasDelay: true,
-				Receipt: Receipt{UID: m.UID, Nonce: held.Nonce, Topic: m.Topic}})
-		}
+	if m == nil {
+		return nil, fmt.Errorf("%w: it is %s", ErrNotLeased, found[len(found)-1].State)
 	}
-	return Settled{}, fmt.Errorf("%w: it is %s", ErrNotLeased, found[len(found)-1].State)
+	return m, nil
 }
 
 func (s *Scheduler) settleOne(ctx context.Context, one Settlement) (Settled, error) {

@@ -118,6 +118,7 @@ type Server struct {
 	guard     guard
 	origin    *http.CrossOriginProtection
 	stats     camelliaStats
+	backs     camelliaBacks
 	reading   bodies    // being read or checked
 	answering bodies    // of messages that polls get
 	buffers   sync.Pool // of *[]byte, for answers

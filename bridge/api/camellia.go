@@ -416,14 +416,12 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 // camelliaAck ends the lease in force of a message, whoever holds it: camellia has no receipts.
 func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
 	ref, err := camelliaNamed(r, f)
-	verb := scheduler.Ack
-	if given := f.Get("ack"); given != "" {
-		ack, bad := strconv.ParseBool(strings.ToLower(given))
-		if bad != nil {
+	ack := true
+	if given := f.Get("ack"); given != "" && err == nil {
+		var bad error
+		if ack, bad = strconv.ParseBool(strings.ToLower(given)); bad != nil {
 			f.refuse("ack", "%.40q is neither true nor false", given)
 			err = f.err
-		} else if !ack {
-			verb = scheduler.Nack
 		}
 	}
 	if err == nil {
@@ -433,15 +431,16 @@ func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (cam
 		return camelliaAnswer{}, err
 	}
 	ref.Viewer = nil // the right to pull covers the topic
-	settled, err := s.cfg.Service.SettleHeld(ctx, ref, verb)
+	if ack {
+		_, err = s.cfg.Service.SettleHeld(ctx, ref, scheduler.Ack)
+	} else {
+		err = s.camelliaSendBack(ctx, ref)
+	}
 	switch {
 	case errors.Is(err, scheduler.ErrNotLeased):
 		err = refusal(http.StatusNotFound, answer.WordNotLeased, "nothing was acknowledged: %v", err)
 	case err == nil:
-		s.stats.of(ref.Topic, func(c *camelliaCounts) {
-			c.Acked++
-			c.over(settled.Info.State)
-		})
+		s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Acked++ })
 	}
 	return camelliaAnswer{}, err
 }
@@ -484,6 +483,13 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 			err = mayPull(r, poll.Topic)
 		}
 		if err == nil {
+			end := func() time.Duration { return s.camelliaEnd(poll.Topic, time.Time{}) }
+			if ready := end(); ready > 0 {
+				s.later(r, ready)
+			}
+			if long {
+				defer time.AfterFunc(wait-camelliaLast, func() { end() }).Stop()
+			}
 			_, err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 				list := make([]camelliaMessage, len(found))
 				for i := range found {

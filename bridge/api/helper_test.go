@@ -160,6 +160,10 @@ func (p pullers) SettleHeld(context.Context, scheduler.Ref, scheduler.Verb) (sch
 	return p.settled, p.failure
 }
 
+func (p pullers) LeaseOf(context.Context, scheduler.Ref) (scheduler.LeaseInfo, error) {
+	return scheduler.LeaseInfo{Message: info(uidA, "a", message.StateInFlight), Nonce: 1}, p.failure
+}
+
 func (p pullers) Release(_ context.Context, ref scheduler.Ref, _ string) (message.Info, error) {
 	one := info(uidA, "orders.x", message.StateReady)
 	one.ID, one.Attempt = cmp.Or(ref.ID, "a"), 1

@@ -28,6 +28,8 @@ type Pulling interface {
 	Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error)
 	// SettleHeld settles the lease in force of a message. Errors: ErrUnknownID, ErrNotLeased.
 	SettleHeld(ctx context.Context, ref scheduler.Ref, verb scheduler.Verb) (scheduler.Settled, error)
+	// LeaseOf returns the lease in force of a message. Errors: ErrUnknownID, ErrNotLeased.
+	LeaseOf(ctx context.Context, ref scheduler.Ref) (scheduler.LeaseInfo, error)
 	// Release frees a leased message on behalf of an operator. Error: ErrNotLeased.
 	Release(ctx context.Context, ref scheduler.Ref, reason string) (message.Info, error)
 	// View completes messages of the journal: which are ready, and who holds those that are leased.

@@ -59,6 +59,10 @@ func (scripted) LeasesOf(context.Context, string, string, int) ([]scheduler.Leas
 	return nil, "", nil
 }
 
+func (scripted) LeaseOf(context.Context, scheduler.Ref) (scheduler.LeaseInfo, error) {
+	return scheduler.LeaseInfo{}, scheduler.ErrNotLeased
+}
+
 func (scripted) SettleHeld(context.Context, scheduler.Ref, scheduler.Verb) (scheduler.Settled, error) {
 	return scheduler.Settled{}, nil
 }

@@ -340,6 +340,7 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 
 	c.refuses()
 	c.aloud(d)
+	c.paced(d)
 	// An acknowledgement that comes after its time ends the message all the same: it was handled.
 	c.send("topic", "slow", "msgId", "s", "msg", "x", "delayMillis", "0")
 	c.code(c.post("ackMsg", "topic", "slow", "msgId", "s"), 404) // nobody had it
@@ -385,6 +386,43 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 			t.Errorf("%s is held for %v ms: %s, %v, %v", topic, held, a.Raw, err, bad)
 		}
 	}
+}
+
+// paced sends back, while a poll is under way, before one begins, and where none comes.
+func (c camellia) paced(d *site.Dev) {
+	c.Helper()
+	c.send("topic", "paced", "msgId", "p", "msg", "x", "delayMillis", "0")
+	c.pull("topic", "paced")
+	got, begun := make(chan fields, 1), time.Now()
+	go func() { // until its poll ends
+		defer close(got)
+		got <- c.post("longPollingMsg", "topic", "paced", "longPollingTimeoutMillis", "2000")
+	}()
+	lab.Eventually(c, site.Patience, func() error {
+		a, err := d.Call(c.Context(), http.MethodGet, "/metrics", nil)
+		if err != nil || !strings.Contains(a.Raw, "\ntarry_polls 1\n") {
+			return errNotYet
+		}
+		return nil
+	})
+	fails := func() { c.code(c.post("ackMsg", "topic", "paced", "msgId", "p", "ack", "false"), 200) }
+	fails()
+	list, _ := (<-got)["delayMsgList"].([]any)
+	if took := time.Since(begun); len(list) != 1 || took < 1900*time.Millisecond {
+		c.Errorf("a poll under way gets %v after %s", list, took)
+	}
+	fails()
+	if list, _ := c.post("pullMsg", "topic", "paced")["delayMsgList"].([]any); len(list) != 1 {
+		c.Errorf("a poll that begins gets %v", list)
+	}
+	fails()
+	lab.Eventually(c, site.Patience, func() error { // another door gets it 10 s later
+		a, err := d.Call(c.Context(), http.MethodPost, "/v1/topics/paced/pull", fields{"wait": "4s"})
+		if err != nil || !strings.Contains(a.Raw, `"attempt":4`) {
+			return fmt.Errorf("another door gets %d %s, %w", a.Status, a.Raw, err)
+		}
+		return nil
+	})
 }
 
 // refuses sends what no server takes.
