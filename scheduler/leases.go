@@ -195,10 +195,13 @@ func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled
 	// The store decides whether it is leased: the lease may end at this moment.
 	one := Settlement{Verb: verb, Receipt: Receipt{UID: m.UID, Topic: m.Topic}}
 	if m.State != message.StateInFlight {
-		one.Reason = "acknowledged after its lease"
+		one.Reason = AckedLate
 	}
 	return s.settleOne(ctx, one)
 }
+
+// AckedLate is the reason of an acknowledgement that came after the lease.
+const AckedLate = "acknowledged after its lease"
 
 // LeaseOf returns the lease in force of the message that ref names. Errors: ErrUnknownID, ErrNotLeased.
 func (s *Scheduler) LeaseOf(ctx context.Context, ref Ref) (LeaseInfo, error) {

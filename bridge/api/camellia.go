@@ -52,8 +52,11 @@ const (
 	camelliaRetry = 10
 )
 
-// camelliaDue keeps a message's first due time, in ms: every retry moves the message's own.
-const camelliaDue = "Camellia-Trigger-Time"
+// The headers of a message that keep its first due time, which every retry moves, and when that began to count, in ms.
+const (
+	camelliaDue  = "Camellia-Trigger-Time"
+	camelliaMade = "Camellia-Produce-Time"
+)
 
 type camelliaMessage struct {
 	Topic       string `json:"topic"`
@@ -61,10 +64,10 @@ type camelliaMessage struct {
 	Msg         string `json:"msg"`
 	MsgBase64   []byte `json:"msgBase64,omitempty"` // of a content that is no text, which other doors take
 	ProduceTime int64  `json:"produceTime"`         // times in ms since 1970
-	TriggerTime int64  `json:"triggerTime"`
-	ExpireTime  int64  `json:"expireTime"` // ten years later where the message has no end
-	MaxRetry    int    `json:"maxRetry"`
-	Retry       int    `json:"retry"`
+	TriggerTime int64  `json:"triggerTime,omitempty"`
+	ExpireTime  int64  `json:"expireTime,omitempty"` // ten years later where the message has no end
+	MaxRetry    *int   `json:"maxRetry,omitempty"`
+	Retry       *int   `json:"retry,omitempty"`
 	Status      int    `json:"status"`
 }
 
@@ -245,7 +248,8 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	if f.Get("delayMillis") == "" {
 		f.refuse("delayMillis", "is missing")
 	}
-	p.At, p.HasAt = now.Add(f.millis("delayMillis", wire.MaxDelay)), true
+	delay := f.millis("delayMillis", wire.MaxDelay)
+	p.At, p.HasAt = now.Add(delay), true
 	due := message.CeilMilli(p.At)
 	usual := cmp.Or(s.cfg.Topics.Of(p.Topic), &scheduler.Topic{}) // what its own server's settings say there
 	p.TTL = cmp.Or(f.millis("ttlMillis", wire.MaxDelay), usual.TTL, camelliaTTL)
@@ -268,7 +272,8 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	if s.camelliaMQ(p.Topic) {
 		p.Deliver = wire.MQ
 	} else {
-		p.Headers = []wire.Header{{Name: camelliaDue, Value: strconv.FormatInt(int64(due), 10)}}
+		p.Headers = []wire.Header{{Name: camelliaMade, Value: strconv.FormatInt(int64(due)-delay.Milliseconds(), 10)},
+			{Name: camelliaDue, Value: strconv.FormatInt(int64(due), 10)}}
 	}
 	if err := mayPush(r, p.Topic); err != nil {
 		return a, err
@@ -284,7 +289,7 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 		// Where the look-up fails, the push itself decides.
 		if first, err := s.cfg.Service.Get(ctx, ref); err == nil && !first.State.Ended() {
 			s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
-			a.Message = s.camelliaShown(r, &first)
+			a.Message = s.camelliaShown(r, &first, false)
 			return a, nil
 		} else if ref.UID != "" {
 			return a, refusal(http.StatusBadRequest, "invalid_msgId",
@@ -304,19 +309,19 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 		if err != nil {
 			return a, err
 		}
-		a.Message = s.camelliaShown(r, &first)
+		a.Message = s.camelliaShown(r, &first, false)
 		return a, nil
 	}
-	a.Message = s.camelliaMessage(&info)
+	a.Message = s.camelliaMessage(&info, false)
 	return a, nil
 }
 
 // camelliaShown is camelliaMessage for a look-up: a caller that may only push sees no content.
-func (s *Server) camelliaShown(r *http.Request, i *message.Info) *camelliaMessage {
+func (s *Server) camelliaShown(r *http.Request, i *message.Info, row bool) *camelliaMessage {
 	if !mayRead(r) {
 		i.Body = nil
 	}
-	return s.camelliaMessage(i)
+	return s.camelliaMessage(i, row)
 }
 
 // camelliaMQ reports whether the settings send a topic's messages to NATS, and say so aloud.
@@ -325,8 +330,9 @@ func (s *Server) camelliaMQ(topic string) bool {
 	return one != nil && one.Deliver == scheduler.DeliverMQ
 }
 
-// camelliaMessage returns a message in camellia's form.
-func (s *Server) camelliaMessage(i *message.Info) *camelliaMessage {
+// camelliaMessage returns a message in camellia's form. Of one that has ended it leaves out what is not known; row says
+// that the journal has told what it was.
+func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
 	m := &camelliaMessage{Topic: i.Topic, MsgID: answer.Info(i).ID, Msg: string(i.Body),
 		ProduceTime: i.UID.Time().UnixMilli(), TriggerTime: int64(i.Due), Status: s.camelliaStatus(i)}
 	if i.Key != "" { // other doors give keys, within which names are unique
@@ -335,24 +341,42 @@ func (s *Server) camelliaMessage(i *message.Info) *camelliaMessage {
 	if !utf8.Valid(i.Body) {
 		m.Msg, m.MsgBase64 = "", i.Body
 	}
-	if schedule := s.cfg.Topics.Schedule(&i.Retry, i.Topic); !schedule.None {
-		m.MaxRetry = len(schedule.Delays)
+	if m.Retry = camelliaTries(i, row); row || !i.State.Ended() || i.State.Kept() {
+		schedule := s.cfg.Topics.Schedule(&i.Retry, i.Topic)
+		m.MaxRetry = new(len(schedule.Delays))
+	} else if m.Retry == nil { // it may be that of a retry
+		m.TriggerTime = 0
 	}
-	m.Retry = int(i.Mark.Refusals) + int(max(i.Attempt, 1)) - 1
-	if i.State == message.StateInFlight { // it counts the delivery that is under way
-		m.Retry++
-	}
-	if m.Retry > 0 {
-		for _, h := range i.Headers {
-			if first, err := strconv.ParseInt(h.Value, 10, 64); h.Name == camelliaDue && err == nil && first <= m.TriggerTime {
-				m.TriggerTime = first
-			}
+	for _, h := range i.Headers {
+		switch at, err := strconv.ParseInt(h.Value, 10, 64); {
+		case err != nil:
+		case h.Name == camelliaMade:
+			m.ProduceTime = at
+		case h.Name == camelliaDue && at <= m.TriggerTime && (m.Retry == nil || *m.Retry > 0):
+			m.TriggerTime = at
 		}
 	}
-	if m.ExpireTime = m.TriggerTime + i.TTL.Milliseconds(); i.TTL == 0 {
-		m.ExpireTime = m.TriggerTime + wire.MaxDelay.Milliseconds()
+	if m.TriggerTime > 0 {
+		m.ExpireTime = m.TriggerTime + cmp.Or(i.TTL, wire.MaxDelay).Milliseconds()
 	}
 	return m
+}
+
+// camelliaTries returns how often a message was handed out, or nil if that is not known any more: the memory of an end
+// has no tries, and the journal's row only those before the last lease.
+func camelliaTries(i *message.Info, row bool) *int {
+	n := int(i.Mark.Refusals) + int(max(i.Attempt, 1)) - 1
+	switch {
+	case i.State == message.StateInFlight, row && i.State == message.StateDead,
+		row && i.State == message.StateDelivered && i.Reason != scheduler.AckedLate:
+		n++
+	case !i.State.Ended(), row && i.State == message.StateDelivered:
+	case i.State == message.StateExpired && i.Kind != message.KindTried:
+		n = 0
+	default:
+		return nil
+	}
+	return &n
 }
 
 func (s *Server) camelliaStatus(i *message.Info) int {
@@ -454,8 +478,14 @@ func (s *Server) camelliaGet(ctx context.Context, r *http.Request, f *form) (cam
 	if err != nil {
 		return camelliaAnswer{}, err
 	}
+	row := false
+	if info.State.Ended() && s.cfg.Journal != nil {
+		if was, err := s.cfg.Journal.Whole(ctx, info.UID); err == nil {
+			row, info.Message = true, was.Message
+		}
+	}
 	s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Got++ })
-	return camelliaAnswer{Message: s.camelliaShown(r, &info)}, nil
+	return camelliaAnswer{Message: s.camelliaShown(r, &info, row)}, nil
 }
 
 // camelliaPull leases ready messages, or waits for some if it is a long poll. The SDK repeats a long poll that fails at
@@ -494,8 +524,8 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 				list := make([]camelliaMessage, len(found))
 				for i := range found {
 					m := found[i].Message
-					list[i] = *s.camelliaMessage(&message.Info{Message: *m, State: message.StateInFlight})
-					s.stats.pulled(m.Topic, list[i].Retry-1, s.cfg.Now().Sub(m.Due.Time()))
+					list[i] = *s.camelliaMessage(&message.Info{Message: *m, State: message.StateInFlight}, false)
+					s.stats.pulled(m.Topic, *list[i].Retry-1, s.cfg.Now().Sub(m.Due.Time()))
 				}
 				return s.respondValue(w, http.StatusOK, camelliaAnswer{Code: camelliaOK, Msg: "success", List: &list})
 			})

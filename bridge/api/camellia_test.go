@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,34 @@ func TestCamellia_ShowsNoContentToWhoMayOnlyPush(t *testing.T) {
 		a := call(t, d, "POST", "/camellia/delayQueue/"+route, "topic=orders.x&msgId=a&msg=other&delayMillis=1", as(who)...)
 		if a.json["code"] != 200.0 || strings.Contains(a.raw, "secret") != sees {
 			t.Errorf("%s as %s: %s", route, who, a.raw)
+		}
+	}
+}
+
+// Without a journal the memory of an end has no schedule, tries and content: what is not known is not told.
+func TestCamellia_MakesUpNoNumber(t *testing.T) {
+	t.Parallel()
+	tried := []string{"maxRetry", "retry", "triggerTime", "expireTime"}
+	for _, c := range []struct {
+		state message.State
+		kind  message.Kind
+		none  []string
+	}{
+		{message.StateDelivered, message.KindPlain, tried}, {message.StateCanceled, message.KindPlain, tried},
+		{message.StateExpired, message.KindTried, tried}, {message.StateExpired, message.KindPlain, tried[:1]},
+		{message.StateDead, message.KindPlain, tried[1:2]}, {message.StateWaiting, message.KindPlain, nil},
+	} {
+		d := open(t, with(service{get: func(context.Context, scheduler.Ref) (message.Info, error) {
+			one := info(uidA, "orders.x", c.state)
+			one.Kind = c.kind
+			return one, nil
+		}}))
+		a := call(t, d, "POST", "/camellia/delayQueue/getMsg", "topic=orders.x&msgId=a")
+		told, _ := a.json["delayMsg"].(map[string]any)
+		for _, name := range tried {
+			if _, is := told[name]; is == slices.Contains(c.none, name) || told["status"] == nil {
+				t.Errorf("%s %s tells %v", c.state, c.kind, told)
+			}
 		}
 	}
 }

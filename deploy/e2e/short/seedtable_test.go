@@ -33,7 +33,7 @@ func TestSeedsAnswerAsTheirServers(t *testing.T) {
 	t.Parallel()
 	d := site.StartDev(t, "table", "--data", t.TempDir())
 	d.Ready(t)
-	for _, table := range []string{"sdmq"} {
+	for _, table := range []string{"camellia", "sdmq"} {
 		text, err := os.ReadFile(filepath.Join("..", "testdata", table+".jsonl"))
 		if err != nil {
 			t.Fatal(err)

@@ -29,15 +29,20 @@ public class Camellia {
     interface Listener { void onMsg(Msg m) throws Exception; }
 
     record Msg(String id, String body, long due, int retry, int status) {
-        static final Pattern form = Pattern.compile("\\{\"topic\":\"[^\"]*\",\"msgId\":\"([^\"]*)\","
-            + "\"msg\":\"([^\"]*)\",\"produceTime\":\\d+,\"triggerTime\":(\\d+),"
-            + "\"expireTime\":\\d+,\"maxRetry\":\\d+,\"retry\":(\\d+),\"status\":(\\d)\\}");
+        static final Pattern object = Pattern.compile("\\{[^{}]*\"msgId\"[^{}]*\\}");
+
+        // The two servers write the fields in orders of their own.
+        static String field(String object, String name) {
+            Matcher m = Pattern.compile("\"" + name + "\":\"?([^\",}]*)").matcher(object);
+            return m.find() ? m.group(1) : "0";
+        }
 
         static List<Msg> of(String answer) {
             List<Msg> all = new ArrayList<>();
-            for (Matcher m = form.matcher(answer); m.find(); ) {
-                all.add(new Msg(m.group(1), m.group(2), Long.parseLong(m.group(3)), Integer.parseInt(m.group(4)),
-                    Integer.parseInt(m.group(5))));
+            for (Matcher m = object.matcher(answer); m.find(); ) {
+                String one = m.group();
+                all.add(new Msg(field(one, "msgId"), field(one, "msg"), Long.parseLong(field(one, "triggerTime")),
+                    Integer.parseInt(field(one, "retry")), Integer.parseInt(field(one, "status"))));
             }
             return all;
         }
@@ -131,7 +136,8 @@ public class Camellia {
                 if (done.put(m.id, true) == null && done.size() == many / 2) System.out.println("half");
             }));
         }
-        threads.add(c.listen("hopeless", m -> { throw new Exception("always"); }));
+        List<Integer> tries = new ArrayList<>(); // of one thread, until it has ended
+        threads.add(c.listen("hopeless", m -> { tries.add(m.retry); throw new Exception("always"); }));
         for (int i = 0; i < many; i++) c.send("work", "m" + i, "body " + i, i * 20, 600_000, 10);
         c.send("hopeless", "h", "x", 0, 600_000, 2);
         c.send("nobody", "n", "x", 0, 300, 2);
@@ -142,6 +148,8 @@ public class Camellia {
         c.becomes("nobody", "n", 5);
         c.becomes("nobody", "d", 7);
         for (Thread t : threads) t.interrupt();
+        threads.get(threads.size() - 1).join();
+        if (!tries.equals(List.of(1, 2, 3))) throw new IllegalStateException("tried as " + tries);
         if (early.get() > 0 || done.size() != many) throw new IllegalStateException(early + " early, " + done.size());
         System.out.println("all");
     }
