@@ -39,6 +39,16 @@ func TestRecipes_Node(t *testing.T) {
 	startDev(t, "").runPuller(t, dir, node, "pull.mjs")
 }
 
+func TestRecipes_Java(t *testing.T) {
+	t.Parallel()
+	java := interpreter(t, "RECIPES_JAVA")
+	d, dir := startDev(t, ""), t.TempDir()
+	save(t, dir, "Push.java", recipe(t, recipes, "### Java: a producer"))
+	d.runProducer(t, 1, dir, java, "Push.java")
+	save(t, dir, "Pull.java", recipe(t, "docs/consumers.md", "#### Pull with Java"))
+	startDev(t, "").runPuller(t, dir, java, "Pull.java")
+}
+
 func TestRecipes_CommandLine(t *testing.T) {
 	t.Parallel()
 	cli := interpreter(t, "RECIPES_NATS")
