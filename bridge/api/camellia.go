@@ -6,6 +6,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -114,10 +115,25 @@ func (s *Server) camelliaRoutes(closed func(pattern string, needs right, h handl
 			return s.respondValue(w, http.StatusOK, a)
 		})
 	}
+	for name, asks := range map[string]bool{"status": true, "check": false} {
+		closed("GET /camellia/health/"+name, rightNone,
+			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaHealth(w, r, asks) })
+	}
 	for name, long := range map[string]bool{"pullMsg": false, "longPollingMsg": true} {
 		closed("POST "+camelliaPrefix+name, rightPull,
 			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaPull(w, r, long) })
 	}
+}
+
+// camelliaHealth answers probes: that the instance serves, or if it is asked that it can accept a push.
+func (s *Server) camelliaHealth(w http.ResponseWriter, r *http.Request, asks bool) error {
+	ctx, stop := context.WithTimeout(r.Context(), readyWithin)
+	defer stop()
+	code := camelliaOK
+	if asks && slices.ContainsFunc(s.cfg.Ready(ctx), func(c Check) bool { return c.Needed && c.Err != nil }) {
+		code = camelliaFailed
+	}
+	return s.respondValue(w, code, camelliaAnswer{Code: code})
 }
 
 // camelliaRefuse answers with the code for an error.

@@ -2,11 +2,14 @@ package api_test
 
 import (
 	"context"
+	"fmt"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -72,6 +75,24 @@ func TestCamellia_TakesZeroForNone(t *testing.T) {
 			"topic=orders.x&longPollingTimeoutMillis="+query+"&ackTimeoutMillis="+query)
 		if got.Wait != want.Wait || got.Lease != want.Lease {
 			t.Errorf("%q: waits %s, leases for %s", query, got.Wait, got.Lease)
+		}
+	}
+}
+
+// A probe of its status fails while no push can be accepted, one that checks never.
+func TestCamellia_TellsItsHealth(t *testing.T) {
+	t.Parallel()
+	for want, check := range map[int]api.Check{200: {Name: "nats", Err: errElse}, 500: {Name: "redis", Needed: true,
+		Err: errElse}} {
+		d := open(t, func(c *api.Config) {
+			c.Ready = func(context.Context) []api.Check { return []api.Check{check} }
+		})
+		for path, want := range map[string]int{"status": want, "check": 200} {
+			a := httptest.NewRecorder()
+			d.ServeHTTP(a, httptest.NewRequest("GET", "http://localhost/camellia/health/"+path, nil))
+			if text := strings.TrimSpace(a.Body.String()); a.Code != want || text != fmt.Sprintf(`{"code":%d}`, want) {
+				t.Errorf("%s without %s: %d %s", path, check.Name, a.Code, text)
+			}
 		}
 	}
 }

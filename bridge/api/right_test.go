@@ -205,6 +205,8 @@ var askedOf = []askedRoute{
 
 // askedOfSeeds is the same for the routes of other systems.
 var askedOfSeeds = []askedRoute{
+	{"GET", "/camellia/health/status", "", []string{"shop", "watch", "ops", "all", "puller"}},
+	{"GET", "/camellia/health/check", "", []string{"shop", "watch", "ops", "all", "puller"}},
 	{"POST", "/camellia/delayQueue/sendMsg", "topic=orders.x&msg=a&delayMillis=1", []string{"shop", "all"}},
 	{"POST", "/camellia/delayQueue/deleteMsg", "topic=orders.x&msgId=a", []string{"shop", "ops", "all"}},
 	{"POST", "/camellia/delayQueue/getMsg", "topic=orders.x&msgId=a", []string{"shop", "watch", "ops", "all"}},
