@@ -1,6 +1,7 @@
 package app_test
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,8 +14,20 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// says calls an instance and returns what it answers.
-func (i *instance) says(method, path, body string) (int, string) {
+// says calls an instance and returns what it answers. It repeats what stays without an answer in time, as
+// clients do: on a busy machine the journal may take a second.
+func (i *instance) says(method, path, body string) (status int, text string) {
+	i.t.Helper()
+	lab.Eventually(i.t, 20*time.Second, func() error {
+		if status, text = i.saysOnce(method, path, body); status == http.StatusGatewayTimeout {
+			return errors.New(text)
+		}
+		return nil
+	})
+	return status, text
+}
+
+func (i *instance) saysOnce(method, path, body string) (int, string) {
 	i.t.Helper()
 	r, err := http.NewRequest(method, "http://"+i.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
