@@ -26,7 +26,7 @@ type Settlement struct {
 	// Delay replaces the delay of the next retry of a Nack.
 	Delay    time.Duration
 	HasDelay bool
-	// Lease is how long an Extend holds the message from now.
+	// Lease is how long an Extend or an Until holds the message from now.
 	Lease time.Duration
 	// Reason is in words for people; of an Ack, a Nack or a Bury.
 	Reason string
@@ -89,7 +89,7 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 		o := &orders[i]
 		item := Settle{Verb: o.Verb, UID: o.UID, Topic: o.Topic, Nonce: o.Nonce, Reason: o.Reason}
 		switch o.Verb {
-		case Extend:
+		case Extend, Until:
 			item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Lease))
 		case Nack:
 			item.Reason = cmp.Or(o.Reason, "sent back")

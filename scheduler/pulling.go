@@ -145,6 +145,8 @@ const (
 	// Discard: the message stays leased, and is canceled when it would wait again or be dead. A loss of the store forgets
 	// it, as it forgets leases.
 	Discard
+	// Until: the lease ends at Number, sooner or later than it would.
+	Until
 )
 
 // Settle is one item of a call of Timeline.Settle.
@@ -215,6 +217,8 @@ type LeaseInfo struct {
 	// Message has neither headers nor body.
 	Message message.Info
 	Nonce   Nonce // 0 without a lease
+	// Discarded: the message is canceled when it would wait again.
+	Discarded bool
 	message.Holding
 	// Expires is the end of the message's time to live, or 0.
 	Expires message.Milli

@@ -303,7 +303,7 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 			return a, err
 		}
 		// Where the look-up fails, the push itself decides.
-		if first, err := s.cfg.Service.Get(ctx, ref); err == nil && !first.State.Ended() {
+		if first, err := s.cfg.Service.Get(ctx, ref); err == nil && !first.State.Ended() && !s.camelliaGone(ctx, &first) {
 			s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
 			a.Message = s.camelliaShown(r, &first, false)
 			return a, nil
@@ -501,7 +501,20 @@ func (s *Server) camelliaGet(ctx context.Context, r *http.Request, f *form) (cam
 		}
 	}
 	s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Got++ })
-	return camelliaAnswer{Message: s.camelliaShown(r, &info, row)}, nil
+	m := s.camelliaShown(r, &info, row)
+	if s.camelliaGone(ctx, &info) {
+		m.Status = camelliaDeleted
+	}
+	return camelliaAnswer{Message: m}, nil
+}
+
+// camelliaGone reports whether a message that a consumer holds was deleted.
+func (s *Server) camelliaGone(ctx context.Context, i *message.Info) bool {
+	if i.State != message.StateInFlight || !i.Pull {
+		return false
+	}
+	held, err := s.cfg.Service.LeaseOf(ctx, scheduler.Ref{UID: i.UID, Topic: i.Topic})
+	return err == nil && held.Discarded
 }
 
 // camelliaPull leases ready messages, or waits for some if it is a long poll. The SDK repeats a long poll that fails at
@@ -529,12 +542,11 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 			err = mayPull(r, poll.Topic)
 		}
 		if err == nil {
-			end := func() time.Duration { return s.camelliaEnd(poll.Topic, time.Time{}) }
-			if ready := end(); ready > 0 {
+			if ready := s.camelliaEnd(poll.Topic); ready > 0 {
 				s.later(r, ready)
 			}
 			if long {
-				defer time.AfterFunc(wait-camelliaLast, func() { end() }).Stop()
+				defer time.AfterFunc(wait-camelliaLast, func() { s.camelliaEnd(poll.Topic) }).Stop()
 			}
 			_, err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 				list := make([]camelliaMessage, len(found))

@@ -3,9 +3,11 @@ package api_test
 import (
 	"context"
 	"fmt"
+	"net"
 	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -95,4 +97,53 @@ func TestCamellia_TellsItsHealth(t *testing.T) {
 			}
 		}
 	}
+}
+
+// What was sent back comes back for a poll of its topic that begins, and for all when the instance stops.
+func TestCamellia_ReturnsWhatWasSentBackInTime(t *testing.T) {
+	t.Parallel()
+	var mu sync.Mutex
+	nacks := 0
+	did := scheduler.Settled{Code: scheduler.SettleDone}
+	d := open(t, with(service{pullers: pullers{settled: did, ordered: func(orders []scheduler.Settlement) {
+		mu.Lock()
+		defer mu.Unlock()
+		for _, o := range orders {
+			if o.Verb == scheduler.Nack && o.UID == uidA && o.Nonce == 1 && o.Topic == "a" {
+				nacks++
+			}
+		}
+	}}}))
+	wants := func(want int, after string) {
+		t.Helper()
+		mu.Lock()
+		defer mu.Unlock()
+		if nacks != want {
+			t.Errorf("after %s %d came back, want %d", after, nacks, want)
+		}
+	}
+	back := func() {
+		call(t, d, "POST", "/camellia/delayQueue/ackMsg", "topic=a&msgId=a&ack=false").want(t, 200, "")
+	}
+	back()
+	back()
+	call(t, d, "POST", "/camellia/delayQueue/pullMsg", "topic=b")
+	wants(0, "a poll of another topic")
+	call(t, d, "POST", "/camellia/delayQueue/pullMsg", "topic=a")
+	wants(2, "a poll")
+	call(t, d, "POST", "/camellia/delayQueue/pullMsg", "topic=a")
+	wants(2, "another poll")
+	back()
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	if err := d.Run(ctx, listener); err != nil {
+		t.Error(err)
+	}
+	wants(3, "its stop")
+	back()
+	wants(4, "a request beside its stop")
 }

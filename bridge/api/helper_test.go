@@ -134,6 +134,7 @@ type pullers struct {
 	failure error
 	wait    func(ctx context.Context) // of a poll
 	polled  func(scheduler.Poll)
+	ordered func([]scheduler.Settlement)
 }
 
 func (p pullers) Pull(ctx context.Context, poll scheduler.Poll) ([]scheduler.PulledMessage, error) {
@@ -192,6 +193,9 @@ func (p pullers) View(context.Context, ...*message.Info) error { return p.failur
 
 func (p pullers) Settle(_ context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
 	settled, errs := make([]scheduler.Settled, len(orders)), make([]error, len(orders))
+	if p.ordered != nil {
+		p.ordered(orders)
+	}
 	for i := range orders {
 		settled[i], errs[i] = p.settled, p.failure
 	}

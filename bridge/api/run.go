@@ -8,7 +8,6 @@ import (
 	"log"
 	"net"
 	"net/http"
-	"time"
 
 	"github.com/rs/zerolog"
 )
@@ -63,7 +62,7 @@ func (s *Server) run(ctx context.Context, listener net.Listener, handler http.Ha
 	stopping, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.StopTimeout)
 	defer stop()
 	err := server.Shutdown(stopping)
-	s.camelliaEnd("", time.Time{})
+	s.camelliaEnd("")
 	if err != nil {
 		cut()
 		err = errors.Join(err, server.Close())

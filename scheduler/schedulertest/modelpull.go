@@ -185,7 +185,7 @@ func (m *model) settle(t *rapid.T) {
 		}
 		s.Verb = rapid.SampledFrom([]scheduler.Verb{scheduler.Ack, scheduler.Nack, scheduler.Nack, scheduler.Bury,
 			scheduler.Release, scheduler.Extend, scheduler.Undo, scheduler.Expire, scheduler.Expire,
-			scheduler.Discard}).Draw(t, "verb")
+			scheduler.Discard, scheduler.Until}).Draw(t, "verb")
 		s.Number = m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "number")) * time.Millisecond)
 		s.Over = rapid.IntRange(0, 3).Draw(t, "over") == 0
 		switch s.Verb {
@@ -268,7 +268,8 @@ func (m *model) leases(t *rapid.T) {
 }
 
 func leaseLine(l *scheduler.LeaseInfo) string {
-	return fmt.Sprintf("%s nonce %s %+v expires %d: %s", l.Message.UID, l.Nonce, l.Holding, l.Expires, describe(l.Message))
+	return fmt.Sprintf("%s nonce %s %t %+v expires %d: %s", l.Message.UID, l.Nonce, l.Discarded, l.Holding, l.Expires,
+		describe(l.Message))
 }
 
 // ready looks what is ready on some topics.

@@ -80,7 +80,7 @@ func (t *trial) settle(s scheduler.Settle, code scheduler.SettleCode, state mess
 		t.Fatalf("verb %d of %s: code %d and %s, want %d and %s", s.Verb, s.UID, one.Code, one.Info.State, code, state)
 	}
 	repeatable := s.Nonce != 0 && s.Verb != scheduler.Extend && s.Verb != scheduler.Expire &&
-		s.Verb != scheduler.Discard
+		s.Verb != scheduler.Discard && s.Verb != scheduler.Until
 	if two := t.settleOnce(s); one.Code == scheduler.SettleDone && repeatable &&
 		(two.Code != scheduler.SettleAgain || two.Info.Version != one.Info.Version || two.Info.Due != one.Info.Due) {
 		t.Fatalf("verb %d of %s, sent twice: %+v\nthen %+v", s.Verb, s.UID, one, two)
@@ -103,7 +103,11 @@ func (t *trial) leases(q scheduler.LeaseQuery) scheduler.LeasePage {
 	if q.Limit == 0 {
 		q.Limit = 100
 	}
-	page, err := t.tl.Leases(t.Context(), 0, q, t.now)
+	bucket := message.Bucket(0)
+	if len(q.UIDs) > 0 {
+		bucket = q.UIDs[0].Bucket(t.o.Buckets)
+	}
+	page, err := t.tl.Leases(t.Context(), bucket, q, t.now)
 	t.must("leases", err)
 	return page
 }
@@ -527,6 +531,9 @@ var pullPromises = []promise{
 				t.settle(of(m, scheduler.Discard, nonce), scheduler.SettleLost, message.StateWaiting)
 				t.pull(m, nonce)
 				t.settle(of(m, scheduler.Discard, nonce), scheduler.SettleDone, message.StateInFlight)
+				if all := t.leases(scheduler.LeaseQuery{UIDs: []message.UID{m.UID}}).Leases; len(all) != 1 || !all[0].Discarded {
+					t.Fatalf("leases: %+v", all)
+				}
 				// Nor does it come back in place of a later push of its name.
 				later := t.one(Message(i+101, ForPull(), On(work), Named(fmt.Sprint("d", i)), Merging(message.MergeKeep)))
 				end.UID, end.Topic, end.Nonce, end.Number = m.UID, m.Topic, nonce, t.now
@@ -560,6 +567,21 @@ var pullPromises = []promise{
 			all[0].Until != t.now.Add(time.Hour) || all[0].Since != t.now || all[0].Consumer != "worker" ||
 			all[0].Nonce != 1 {
 			t.Fatalf("leases: %+v", all)
+		}
+	}},
+	{name: "the end of a lease can be moved to a time, sooner or later", check: func(t *trial) {
+		m := t.one(Message(1, ForPull(), On(work)))
+		t.pull(m, 1)
+		for _, until := range []time.Duration{time.Hour, time.Second} {
+			end := of(m, scheduler.Until, 1)
+			end.Number = t.now.Add(until)
+			if got := t.settle(end, scheduler.SettleDone, message.StateInFlight); got.Until != end.Number {
+				t.Fatalf("until %d, want %d", got.Until, end.Number)
+			}
+		}
+		t.pass(time.Second)
+		if over := t.leases(scheduler.LeaseQuery{Over: true}).Leases; len(over) != 1 || over[0].Discarded {
+			t.Fatalf("over: %+v", over)
 		}
 	}},
 	{name: "only a lease that is over lapses, and nobody is told that its consumer settled it", check: func(t *trial) {

@@ -351,9 +351,11 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 		case scheduler.Discard:
 			e.rival = &rival{mode: message.MergeReplace}
 			r.Until = l.Until
-		case scheduler.Extend:
+		case scheduler.Extend, scheduler.Until:
 			b.leave(e)
-			l.Until = max(l.Until, s.Number)
+			if s.Verb == scheduler.Until || l.Until < s.Number {
+				l.Until = s.Number
+			}
 			b.enter(e, int64(l.Until))
 			r.Until = l.Until
 		default:
@@ -503,7 +505,7 @@ func (t *Timeline) Leases(ctx context.Context, n message.Bucket, q scheduler.Lea
 func (b *bucket) leaseInfo(e *entry) scheduler.LeaseInfo {
 	i := scheduler.LeaseInfo{Message: b.brief(e), Expires: e.pull.expires}
 	if l := e.pull.lease; l != nil {
-		i.Nonce, i.Holding = l.nonce, l.Holding
+		i.Nonce, i.Holding, i.Discarded = l.nonce, l.Holding, e.rival != nil && e.rival.later == ""
 	}
 	return i
 }

@@ -109,7 +109,8 @@ func flag(set bool) string {
 
 // verbs are the letters of the verbs in settle.lua.
 var verbs = [...]string{scheduler.Ack: "a", scheduler.Nack: "n", scheduler.Bury: "d", scheduler.Release: "r",
-	scheduler.Extend: "e", scheduler.Undo: "u", scheduler.Expire: "x", scheduler.Discard: "c"}
+	scheduler.Extend: "e", scheduler.Undo: "u", scheduler.Expire: "x", scheduler.Discard: "c",
+	scheduler.Until: "t"}
 
 // Settle ends, returns or extends leases.
 func (t *Redis) Settle(ctx context.Context, bucket message.Bucket, term uint64, items []scheduler.Settle,
@@ -223,7 +224,8 @@ func (t *Redis) leases(ctx context.Context, bucket message.Bucket,
 	for a.more() {
 		uid, topic, till, lease := message.UID(a.text("uid")), a.text("topic"), a.milli("till"), a.text("lease")
 		packed, mark := a.text("record"), a.text("mark")
-		l := scheduler.LeaseInfo{Message: message.Info{Message: message.Message{UID: uid, Topic: topic}}, Expires: till}
+		l := scheduler.LeaseInfo{Message: message.Info{Message: message.Message{UID: uid, Topic: topic}}, Expires: till,
+			Discarded: a.text("discarded") != ""}
 		if info, err := unpackInfo(uid, packed, lease != "", mark); err == nil {
 			l.Message = info
 		} // else it cannot be read, and the settle takes it out of the orders

@@ -364,7 +364,12 @@ func TestCamelliasClientsFindTheirServer(t *testing.T) {
 			if fails {
 				c.code(c.post("ackMsg", "topic", "gone", "msgId", "g", "ack", "false"), 200)
 			}
-			c.becomes("gone", "g", 7)
+			c.becomes("gone", "g", 7) // at once
+			c.send("topic", "gone", "msgId", "g", "msg", "new", "delayMillis", "0")
+			if m := c.pull("topic", "gone", "ackTimeoutMillis", "60000"); m[0]["msg"] != "new" || m[0]["retry"] != 1.0 {
+				t.Errorf("sent again after it was deleted, it is %v", m)
+			}
+			c.code(c.post("ackMsg", "topic", "gone", "msgId", "g"), 200)
 			if list, _ := c.post("pullMsg", "topic", "gone")["delayMsgList"].([]any); len(list) > 0 {
 				t.Errorf("deleted, it is pulled: %v", list)
 			}
@@ -420,6 +425,14 @@ func (c camellia) paced(d *site.Dev) {
 		c.Errorf("a poll that begins gets %v", list)
 	}
 	fails()
+	// Its time to live is over in time, and the msgId free.
+	c.send("topic", "brief", "msgId", "b", "msg", "x", "delayMillis", "0", "ttlMillis", "1500")
+	c.pull("topic", "brief", "ackTimeoutMillis", "500")
+	c.code(c.post("ackMsg", "topic", "brief", "msgId", "b", "ack", "false"), 200)
+	c.becomes("brief", "b", 6)
+	if m := c.send("topic", "brief", "msgId", "b", "msg", "new", "delayMillis", "0"); m["msg"] != "new" {
+		c.Errorf("after its end the msgId is %v", m)
+	}
 	lab.Eventually(c, site.Patience, func() error { // another door gets it 10 s later
 		a, err := d.Call(c.Context(), http.MethodPost, "/v1/topics/paced/pull", fields{"wait": "4s"})
 		if err != nil || !strings.Contains(a.Raw, `"attempt":4`) {

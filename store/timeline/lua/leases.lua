@@ -1,11 +1,11 @@
 -- leases lists leases. It writes nothing but the time of a topic in leasing.
--- KEYS leasing expires lease msg mark
+-- KEYS leasing expires lease msg mark next
 -- ARGV 1 now in ms  2 how many at most  3 bytes: it stops after the message that reaches them
 --      4 'over' for leases that are over and messages past their time to live without a lease, 'on' for those of
 --      5 a topic, after 6 an end of a lease and 7 a uid, or 'of' for those of the messages 5 and on
 -- Result: with 'over' when to ask again, in ms, '' for never; with 'on' whether more follow; with 'of' how many of the
 --      messages it reached; then for each: uid, topic, end of the lease or of the time to live, lease or '', record
---      without body, mark
+--      without body, mark, '1' if it was discarded
 -- Twice: the same.
 local now, limit, room, which = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 local result, n = {''}, 0
@@ -17,6 +17,7 @@ local function row(uid, on, till, lease)
   push(result, uid, on)
   push(result, till, lease or '')
   push(result, fit and first(record) or '', fit and marked(uid, record) or '')
+  result[#result + 1] = lease and redis.call('HGET', NEXT, uid) == 'd' and '1' or ''
   room, n = room - (record and #record or 0), n + 1
 end
 

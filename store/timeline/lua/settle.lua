@@ -1,9 +1,9 @@
 -- settle ends, returns or extends leases, and ends messages past their time to live.
 -- KEYS pull pulls due msg mark lease claimed leasing expires dead ended next name names counts refused term big
 -- ARGV 1 term, '' without  2 now in ms  3 bytes: it stops after the item that reaches them; then for each group of
---      items: verb (a ack, n nack, d dead, r release, e extend, u undo, x expire, c discard)  topic  nonce, '' for any
---      number: when a nack is due again, or when an extended lease ends  '1' if only a lease that is over is meant
---      kind and reason of the change  how many uids, and these
+--      items: verb (a ack, n nack, d dead, r release, e extend, t until, u undo, x expire, c discard)  topic
+--      nonce, '' for any  number: when a nack is due again, or when the lease ends then  '1' if only a lease that
+--      is over is meant  kind and reason of the change  how many uids, and these
 -- Result: entry of the outbox; which orders begin earlier (lib.lua, hasten); for each item that it reached, a text of:
 --      code (0 lost, 1 done, 2 done before), state, due if it waits, version, refusals, when it ended, end of the
 --      lease;
@@ -203,8 +203,8 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     local code = before(verb, uid, nonce, only, kind, ended and state(record) or STATE_WAITING) and 2 or 0
     return tell(code, record, mark, held)
   end
-  if verb == 'e' then
-    at = math.max(at, tonumber(till or '0'))
+  if verb == 'e' or verb == 't' then
+    if verb == 'e' then at = math.max(at, tonumber(till or '0')) else redis.call('ZADD', LEASING, 'LT', at, on) end
     redis.call('ZREM', leases_of(on), uid)
     redis.call('ZADD', leases_of(on), at, uid)
     return tell(1, record, mark, true, at)
