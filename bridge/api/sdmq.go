@@ -3,10 +3,12 @@ package api
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
@@ -101,55 +103,59 @@ func (j *sdmqJob) extend(headers []message.Header) {
 
 // sdmqSubtopic is the header that carries a subtopic, the tag of RocketMQ. An extendData's fields, there the user
 // properties of the message, are headers of their own names.
-const sdmqSubtopic = "Subtopic"
+const (
+	sdmqSubtopic = "Subtopic"
+	sdmqExtend   = "extendData"
+)
 
 // sdmqFields are the fields of a job that mean something, by what they are called in a push of tarry.
 var sdmqFields = map[string]string{"topic": wire.FieldTopic, "id": wire.FieldID, "bizKey": wire.FieldKey,
 	"delay": wire.FieldDelay, "priority": wire.FieldPriority, "ttl": wire.FieldTTL, "body": wire.FieldBody,
-	"bodyBase64": "body_base64", "subtopic": "", "extendData": ""}
+	"bodyBase64": "body_base64", "subtopic": sdmqSubtopic, "extendData": sdmqExtend}
 
 // sdmqPushed returns a job as a push of tarry's, whose decoder judges it. Of the fields that it does not know it only
 // sees that they are JSON.
 func sdmqPushed(body []byte) ([]byte, error) {
 	given, err := sdmqObject(wire.WordJSON, "the message", body)
-	push, headers := map[string]any{wire.FieldDelay: 0}, map[string]json.RawMessage{}
+	push, headers := map[string]any{wire.FieldDelay: 0}, map[string][]json.RawMessage{}
 	for name, value := range given {
 		for known, own := range sdmqFields {
-			switch {
-			case err != nil || !strings.EqualFold(name, known):
+			if err == nil && name != known && strings.EqualFold(name, known) {
+				err = refusal(http.StatusBadRequest, "invalid_"+known, "%.40q is written %s", name, known)
+			}
+			if err != nil || name != known {
 				continue
-			case name != known:
-				err = refusal(http.StatusBadRequest, wire.WordJSON, "%.40q is written %s", name, known)
-			case known == "extendData":
-				err = sdmqExtend(headers, value)
-			case known == "subtopic" && string(value) != `""` && string(value) != "null":
-				headers[sdmqSubtopic] = value
-			default:
-				if value, err = sdmqScalar(known, value); value != nil && own != "" {
-					push[own] = value
-				}
+			}
+			if value, err = sdmqScalar(known, value); value != nil {
+				push[own] = value
 			}
 		}
+	}
+	if extend, is := push[sdmqExtend].(json.RawMessage); is && err == nil {
+		err = sdmqExtended(headers, extend)
+	}
+	if tag, is := push[sdmqSubtopic].(json.RawMessage); is {
+		headers[sdmqSubtopic] = append(headers[sdmqSubtopic], tag)
 	}
 	if err != nil {
 		return nil, err
 	}
+	delete(push, sdmqExtend)
+	delete(push, sdmqSubtopic)
 	push[wire.FieldHeaders] = headers
-	if push[wire.FieldID] != nil { // what waits under it gives way
-		push[wire.FieldOnDuplicate] = wire.Replace
+	if push[wire.FieldID] == nil { // a name, by which it can be restored, and no uid
+		push[wire.FieldID] = "job-" + rand.Text()
 	}
+	push[wire.FieldOnDuplicate] = wire.Replace // what waits under it gives way
 	return json.Marshal(push)
 }
 
-// sdmqExtend adds the fields of an extendData, a JSON object in text, to the headers. What is no text there becomes its
-// JSON.
-func sdmqExtend(headers map[string]json.RawMessage, value json.RawMessage) error {
+// sdmqExtended adds the fields of an extendData, a JSON object in text, to the headers. What is no text there becomes
+// its JSON.
+func sdmqExtended(headers map[string][]json.RawMessage, value json.RawMessage) error {
 	var text string
 	if err := json.Unmarshal(value, &text); err != nil {
 		return refusal(http.StatusBadRequest, "invalid_extendData", "extendData is not text that holds a JSON object")
-	}
-	if text == "" {
-		return nil
 	}
 	given, err := sdmqObject("invalid_extendData", "extendData", []byte(text))
 	for name, value := range given {
@@ -157,7 +163,7 @@ func sdmqExtend(headers map[string]json.RawMessage, value json.RawMessage) error
 		if value[0] != '"' && json.Compact(&text, value) == nil {
 			value, err = json.Marshal(text.String())
 		}
-		headers[name] = value
+		headers[name] = []json.RawMessage{value}
 	}
 	return err
 }
@@ -182,6 +188,7 @@ func sdmqObject(word, what string, text []byte) (fields map[string]json.RawMessa
 		}
 		name, _ := token.(string)
 		if fold := strings.ToLower(name); folded[fold] {
+			word = wire.WordRepeatedField
 			return bad("%.40q is given more than once", name)
 		} else {
 			folded[fold] = true
@@ -214,7 +221,10 @@ func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
 	case !number:
 		return value, nil
 	}
-	n, err := strconv.ParseInt(strings.Trim(string(value), `"`), 10, 64)
+	n, err := strconv.ParseInt(strings.Trim(string(value), `" `), 10, 64)
+	if f, bad := strconv.ParseFloat(string(value), 64); err != nil && bad == nil && math.Abs(f) < 1<<53 {
+		n, err = int64(f), nil // as Jackson reads it
+	}
 	switch {
 	case err != nil:
 		return nil, refusal(http.StatusBadRequest, "invalid_"+name, "%s %.40s is not a whole number", name, value)
@@ -331,6 +341,8 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 	switch {
 	case err != nil || !is.State.Ended():
 		return s.restoreOne(w, r)
+	case is.ID == "":
+		return refusal(http.StatusConflict, "no_name", "another door pushed the message without an id; push it again")
 	case is.State != message.StateCanceled || is.Kind != message.KindPlain && is.Kind != message.KindWithdrawn:
 		return refusal(http.StatusConflict, "already_"+is.State.String(),
 			"the message ended as %s; one that was deleted can be restored", is.State)
@@ -345,7 +357,7 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 	}
 	again := &scheduler.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers, Body: m.Body, TTL: m.TTL,
 		Retry: m.Retry, Priority: m.Priority, Deliver: scheduler.DeliverMQ, HasAt: true, At: m.Due, Lease: m.Lease,
-		Merge: message.MergeReplace}
+		Merge: message.MergeKeep} // of a push in between
 	if m.Pull {
 		again.Deliver = scheduler.DeliverPull
 	}
@@ -360,10 +372,7 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 // sdmqNamed calls h, which serves a route of one message, for the message that the path or the query names.
 func (s *Server) sdmqNamed(h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		values, err := query(r, "id", "jobId", "JobId")
-		if err != nil {
-			return err
-		}
+		values := r.URL.Query() // whatever else it has means nothing
 		named, ids := sdmqAs(r, ""), slices.Concat(values["id"], values["jobId"], values["JobId"])
 		if in := r.PathValue("id"); in != "" {
 			ids = append(ids, in)
@@ -388,11 +397,7 @@ func sdmqAs(r *http.Request, body string) *http.Request {
 
 // sdmqRestore restores from the journal; with expire what is due as well.
 func (s *Server) sdmqRestore(w http.ResponseWriter, r *http.Request) error {
-	values, err := query(r, "expire")
-	if err != nil {
-		return err
-	}
-	expire := values.Get("expire")
+	expire := r.URL.Query().Get("expire")
 	if expire != "" && expire != "true" && expire != "false" {
 		return refusal(http.StatusBadRequest, "invalid_expire", "expire %.40q is neither true nor false", expire)
 	}

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -114,10 +115,17 @@ http:
 		m.Header.Get("n") != "5" || m.Header.Get("deep") != `{"a":[1]}` {
 		t.Errorf("NATS brings %v, %v", m, err)
 	}
-	for _, body := range []string{`{"topic":"ces"}`, `{"topic":"ces","id":7,"delay":-1,"body":3,"extendData":""}`} {
+	for _, body := range []string{`{"topic":"ces"}`, `{"topic":"ces","id":7,"delay":-1,"body":3,"extendData":""}`,
+		`{"topic":"ces","delay":5.0,"subtopic":5}`, `{"topic":"ces","delay":" 5 ","priority":1.0}`} {
 		s.push(body)
 		if m, err = heard.NextMsg(site.Patience); err != nil || body[len(body)-1] != '}' {
 			t.Errorf("%s: NATS brings %v, %v", body, m, err)
+		}
+	}
+	for range 8 { // whatever order the fields have
+		s.push(`{"topic":"ces","delay":0,"subtopic":"tag","extendData":"{\"Subtopic\":\"own\"}"}`)
+		if m, err = heard.NextMsg(site.Patience); err != nil || !slices.Equal(m.Header["Subtopic"], []string{"own", "tag"}) {
+			t.Errorf("NATS brings %v, %v", m, err)
 		}
 	}
 	// The same id replaces what waits.
@@ -131,7 +139,7 @@ http:
 	// /delete, with either spelling; that nothing is there is a success.
 	for _, name := range []string{"id", "jobId", "JobId"} {
 		id := s.push(`{"topic":"ces","delay":3600000,"body":"x"}`)
-		s.served("GET", "/delete?"+name+"="+id, "", true)
+		s.served("GET", "/delete?_=1&"+name+"="+id, "", true)
 		if got := s.state(d, id, secret); got != "canceled" {
 			t.Errorf("deleted by %s, it is %v", name, got)
 		}
@@ -163,6 +171,27 @@ http:
 	s.served("GET", "/reStore?expire=maybe", "", false)
 	if a := s.served("GET", "/clearAll", "", false); !strings.Contains(fmt.Sprint(a["message"]), "/v1/messages/cancel") {
 		t.Errorf("/clearAll answers %v", a)
+	}
+	// One without a name of its own comes back once, and is known by what its push answered.
+	unnamed := s.push(`{"topic":"ces","delay":3600000,"body":"x"}`)
+	s.served("GET", "/delete?jobId="+unnamed, "", true)
+	for range 3 {
+		lab.Eventually(t, site.Patience, func() error {
+			if a := answered(t, s.ask("GET", "/reStoreJob?jobId="+unnamed, "", 200)); a["success"] != true {
+				return fmt.Errorf("a deleted job: %v", a)
+			}
+			return nil
+		})
+	}
+	if got := s.state(d, unnamed, secret); got != "waiting" {
+		t.Errorf("restored, it is %v", got)
+	}
+	list := answered(t, sdmq{t, d.Addr}.ask("GET", "/v1/topics/ces", "", 200, "Authorization", "Bearer "+secret))
+	waiting := list["waiting"]
+	s.served("GET", "/delete?jobId="+unnamed, "", true)
+	list = answered(t, sdmq{t, d.Addr}.ask("GET", "/v1/topics/ces", "", 200, "Authorization", "Bearer "+secret))
+	if got := s.state(d, unnamed, secret); got != "canceled" || waiting == nil || list["waiting"] == waiting {
+		t.Errorf("deleted again, it is %v; %v wait, before %v", got, list, waiting)
 	}
 	// A job that was deleted comes back with all that it had, as often as it is deleted.
 	s.push(`{"topic":"ces","id":"again","bizKey":"k","delay":1500,"body":"back","extendData":"{\"a\":\"b\"}"}`)
@@ -243,10 +272,6 @@ http:
 		`[]`: "object",
 		`{"topic":"got","body":"` + "\xff" + `","delay":1}`: "UTF-8",
 		`{"topic":"got","body":"\ud800","delay":1}`:         "escape",
-		`{"topic":"got","topic":"got","body":"x"}`:          "more than once",
-		`{"topic":"got","Topic":"got","body":"x"}`:          "more than once",
-		`{"topic":"got","x":1,"X":2,"body":"x"}`:            "more than once",
-		`{"topic":"got","Delay":60000,"body":"x"}`:          "written delay",
 	} {
 		if text := s.ask("POST", "/push", body, 400); !strings.Contains(text, want) || len(text) > 500 {
 			t.Errorf("%.60s is answered with %s", body, text)
@@ -254,9 +279,14 @@ http:
 	}
 	for body, want := range map[string]string{
 		`{"body":"x"}`: "topic",
+		`{"topic":"got","topic":"got","body":"x"}`:                         "more than once",
+		`{"topic":"got","Topic":"got","body":"x"}`:                         "more than once",
+		`{"topic":"got","x":1,"X":2,"body":"x"}`:                           "more than once",
+		`{"topic":"got","Delay":60000,"body":"x"}`:                         "written delay",
+		`{"topic":"got","subtopic":["a"],"body":"x"}`:                      "subtopic",
 		`{"topic":"got","body":"a","bodyBase64":"YQ=="}`:                   "body",
 		`{"topic":"got","body":"x","delay":"soon"}`:                        "delay",
-		`{"topic":"got","body":"x","delay":1.5}`:                           "delay",
+		`{"topic":"got","body":"x","delay":1e99}`:                          "delay",
 		`{"topic":"got","body":"x","delay":999999999999999}`:               "delay",
 		`{"topic":"got","body":"x","delay":1,"priority":256}`:              "priority",
 		`{"topic":"got","body":"x","delay":1,"ttl":-1}`:                    "ttl",
