@@ -145,7 +145,7 @@ const (
 	// Discard: the message stays leased, and is canceled when it would wait again or be dead. A loss of the store forgets
 	// it, as it forgets leases.
 	Discard
-	// Until: the lease ends at Number, sooner or later than it would.
+	// Until: the lease ends at Number, which is yet to come, sooner or later than it would.
 	Until
 )
 

@@ -353,6 +353,7 @@ func (m *model) watch(what string, seen view) {
 		}
 		if forgotten {
 			delete(m.versions, minted.UID) // it may come again as if it were new
+			delete(m.had, minted.UID)
 		}
 		m.was[minted.UID] = state
 	}

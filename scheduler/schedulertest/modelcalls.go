@@ -194,7 +194,7 @@ func (m *model) addBatch(bucket message.Bucket, batch []*message.Message) {
 				goesOn = true
 			} else if calledLater(batch, i, answers[1]) {
 				continue // its call belongs to that push now
-			} else if wrong := meansTheSame(batch, i, answers[1], answers[3]); wrong != "" {
+			} else if wrong := m.meansTheSame(batch, i, answers[1], answers[3]); wrong != "" {
 				return false, fmt.Sprintf("message %d: %s", i, wrong)
 			}
 		}
@@ -243,12 +243,20 @@ func tookOver(batch []*message.Message, i int, first []scheduler.AddResult, code
 	return false
 }
 
+// replaced reports whether one of the pushes may have replaced a message, which ended by it.
+func (m *model) replaced(uid message.UID, by []*message.Message) bool {
+	at := slices.IndexFunc(m.minted, func(minted *message.Message) bool { return minted.UID == uid })
+	return at >= 0 && slices.ContainsFunc(by, func(b *message.Message) bool {
+		return b.Merge == message.MergeReplace && sameName(b, m.minted[at])
+	})
+}
+
 func sameName(a, b *message.Message) bool {
 	return a.ID == b.ID && a.Topic == b.Topic && a.Key == b.Key
 }
 
 // meansTheSame compares what a batch and its repeat answer about message i. It returns what is wrong.
-func meansTheSame(batch []*message.Message, i int, first, second []scheduler.AddResult) string {
+func (m *model) meansTheSame(batch []*message.Message, i int, first, second []scheduler.AddResult) string {
 	one, two := first[i], second[i]
 	switch one.Code {
 	case scheduler.Added, scheduler.AddedCanceled:
@@ -274,7 +282,8 @@ func meansTheSame(batch []*message.Message, i int, first, second []scheduler.Add
 		(tookOver(batch, i, first, scheduler.AddMerged) || wonLate(batch, first, second, one.First.UID)) {
 		return "" // the content is another by now
 	}
-	if two.Code != one.Code || two.First.UID != one.First.UID || two.First.State != one.First.State {
+	if two.Code != one.Code || two.First.UID != one.First.UID ||
+		two.First.State != one.First.State && !m.replaced(one.First.UID, batch[i+1:]) {
 		return "want the same refusal"
 	}
 	return ""

@@ -194,6 +194,8 @@ func (m *model) settle(t *rapid.T) {
 			s.Reason = rapid.SampledFrom([]string{"", "sent back"}).Draw(t, "reason")
 		case scheduler.Release:
 			s.Kind = rapid.SampledFrom([]message.Kind{message.KindPlain, message.KindReleased}).Draw(t, "kind")
+		case scheduler.Until: // its callers name a time to come
+			s.Number = m.now.Add(time.Duration(rapid.IntRange(1, 200).Draw(t, "until")) * time.Millisecond)
 		case scheduler.Ack, scheduler.Bury:
 			s.Reason = rapid.SampledFrom([]string{"", "no use"}).Draw(t, "reason")
 		case scheduler.Undo:
