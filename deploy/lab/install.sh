@@ -17,6 +17,7 @@ need /usr/share/java/slf4j-simple.jar libslf4j-java
 need /usr/bin/java default-jre-headless
 need /usr/sbin/mariadbd mariadb-server
 need /usr/bin/beanstalkd beanstalkd
+need /usr/bin/chromium-headless-shell chromium-headless-shell
 # What .ci/test checks the scripts and the alerts with.
 need /usr/bin/luacheck lua-check
 need /usr/bin/shellcheck shellcheck
