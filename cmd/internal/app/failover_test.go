@@ -96,20 +96,16 @@ func (i *instance) ready() {
 func (i *instance) push(body string) map[string]any {
 	i.t.Helper()
 	for again := false; ; again = true {
-		resp, err := http.Post("http://"+i.Addr().String()+"/v1/messages", "application/json", strings.NewReader(body))
-		if err != nil {
+		status, text := i.says(http.MethodPost, "/v1/messages", body)
+		var answer map[string]any
+		if err := json.Unmarshal([]byte(text), &answer); err != nil {
 			i.t.Fatal(err)
 		}
-		var answer map[string]any
-		err = json.NewDecoder(resp.Body).Decode(&answer)
-		resp.Body.Close()
 		switch {
-		case err != nil:
-			i.t.Fatal(err)
-		case resp.StatusCode == http.StatusCreated, resp.StatusCode == http.StatusOK && again:
+		case status == http.StatusCreated, status == http.StatusOK && again:
 			return answer
 		case answer["error"] != "outcome_unknown":
-			i.t.Fatalf("push: %d %v", resp.StatusCode, answer)
+			i.t.Fatalf("push: %d %v", status, answer)
 		}
 		if !strings.Contains(body, `"id":`) {
 			body = fmt.Sprintf(`{"id":%q,%s`, answer["id"], body[1:])

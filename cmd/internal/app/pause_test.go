@@ -78,17 +78,13 @@ func TestServe_APauseAtAStandbyIsTrueWhenItIsAnswered(t *testing.T) {
 // post asks and wants a success.
 func (i *instance) post(path, body string) map[string]any {
 	i.t.Helper()
-	resp, err := http.Post("http://"+i.Addr().String()+path, "application/json", strings.NewReader(body))
-	if err != nil {
-		i.t.Fatal(err)
-	}
-	defer resp.Body.Close()
+	status, text := i.says(http.MethodPost, path, body)
 	var answer map[string]any
-	if err := json.NewDecoder(resp.Body).Decode(&answer); err != nil {
+	if err := json.Unmarshal([]byte(text), &answer); err != nil {
 		i.t.Fatal(err)
 	}
-	if resp.StatusCode != http.StatusOK {
-		i.t.Fatalf("%s: %d %v", path, resp.StatusCode, answer)
+	if status != http.StatusOK {
+		i.t.Fatalf("%s: %d %v", path, status, answer)
 	}
 	return answer
 }

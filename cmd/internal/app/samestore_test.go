@@ -14,12 +14,19 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// says calls an instance and returns what it answers. It repeats what stays without an answer in time, as
-// clients do: on a busy machine the journal may take a second.
+// says calls an instance and returns what it answers.
 func (i *instance) says(method, path, body string) (status int, text string) {
 	i.t.Helper()
+	return i.saysTo("", method, path, body)
+}
+
+// saysTo is says with a token. It repeats, as clients do, what stays without an answer in time, and what the instance
+// refuses because its journal has not answered another call: a busy machine may keep SQLite from working for a second.
+func (i *instance) saysTo(token, method, path, body string) (status int, text string) {
+	i.t.Helper()
 	lab.Eventually(i.t, 20*time.Second, func() error {
-		if status, text = i.saysOnce(method, path, body); status == http.StatusGatewayTimeout {
+		status, text = i.saysOnce(token, method, path, body)
+		if status == http.StatusGatewayTimeout || strings.Contains(text, "the journal has not answered") {
 			return errors.New(text)
 		}
 		return nil
@@ -27,11 +34,15 @@ func (i *instance) says(method, path, body string) (status int, text string) {
 	return status, text
 }
 
-func (i *instance) saysOnce(method, path, body string) (int, string) {
+func (i *instance) saysOnce(token, method, path, body string) (int, string) {
 	i.t.Helper()
 	r, err := http.NewRequest(method, "http://"+i.Addr().String()+path, strings.NewReader(body))
 	if err != nil {
 		i.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	if token != "" {
+		r.Header.Set("Authorization", "Bearer "+token)
 	}
 	resp, err := http.DefaultClient.Do(r)
 	if err != nil {

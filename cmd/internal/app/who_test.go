@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -30,23 +28,11 @@ func TestHistory_SaysWhoChangedWhat(t *testing.T) {
 	a.ready()
 	did := func(who, method, path, body string) string {
 		t.Helper()
-		request, err := http.NewRequestWithContext(t.Context(), method, "http://"+a.Addr().String()+path,
-			strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
+		status, text := a.saysTo(who, method, path, body)
+		if status/100 != 2 {
+			t.Fatalf("%s %s: %d %s", method, path, status, text)
 		}
-		request.Header.Set("Content-Type", "application/json")
-		request.Header.Set("Authorization", "Bearer "+who)
-		answer, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer answer.Body.Close()
-		text, err := io.ReadAll(answer.Body)
-		if err != nil || answer.StatusCode/100 != 2 {
-			t.Fatalf("%s %s: %d %s, %v", method, path, answer.StatusCode, text, err)
-		}
-		return string(text)
+		return text
 	}
 	did("shop", "POST", "/v1/messages", `{"topic":"pay.x","id":"pay-1","delay":"1h","body":"100"}`)
 	did("shop", "PATCH", "/v1/messages/pay-1", `{"body":"9000"}`)
