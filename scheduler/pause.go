@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // TopicCount returns how many messages of a topic wait, are in flight and are dead. Its cost does not grow with the
@@ -44,6 +47,20 @@ func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
 	defer stop()
 	pauses, _, err := s.cfg.Timeline.Pauses(ctx)
 	return pauses, Looked("list pauses", err)
+}
+
+// PauseOf returns the pause that holds a topic back, or nil.
+func PauseOf(list []Pause, topic string) *Pause {
+	at := slices.IndexFunc(list, func(p Pause) bool { return Matches(p.Pattern, topic) })
+	if at < 0 {
+		return nil
+	}
+	return &list[at]
+}
+
+// Why returns why a message waits that the pause holds back and that is due at a time.
+func (p *Pause) Why(due message.Milli) message.Why {
+	return message.Why{Word: message.WhyPaused, Detail: p.Pattern + " is paused", By: p.By, Since: max(p.At, due)}
 }
 
 // pauseWait is how long the answer to a pause or a resume waits for the leader.

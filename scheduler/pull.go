@@ -245,7 +245,7 @@ func (s *Scheduler) paused(ctx context.Context, topic string) (paused bool, chan
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	holds := func() bool {
-		return slices.ContainsFunc(k.list, func(p Pause) bool { return Matches(p.Pattern, topic) })
+		return PauseOf(k.list, topic) != nil
 	}
 	if k.read.IsZero() || holds() && time.Since(k.read) > pausesKeep {
 		list, changed, err := s.cfg.Timeline.Pauses(ctx)

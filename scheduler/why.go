@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -38,6 +37,9 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 		say(message.WhyPublishing, "it was handed to NATS, which has not acknowledged it")
 	case i.Mark.Lane != "":
 		why = lane(i.Mark.Lane, i.Topic)
+		if p := s.pausing(ctx, i.Topic); p != nil && why.Word == message.WhyPaused {
+			why = p.Why(i.Due)
+		}
 	case i.TTL > 0 && over <= now:
 		why.Since = over
 		say(message.WhyExpiring, "its time to live is over, and the leader ends it next")
@@ -125,12 +127,9 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 	if topic != nil && topic.Webhook {
 		say(message.WhyWebhook, "it is ready, and an instance posts it when the target has room")
 	}
-	if list, _, err := s.cfg.Timeline.Pauses(ctx); err == nil { // what is known may be old: nothing leased by it
-		if at := slices.IndexFunc(list, func(p Pause) bool { return Matches(p.Pattern, i.Topic) }); at >= 0 {
-			why.Since, why.By = max(list[at].At, i.Due), list[at].By
-			say(message.WhyPaused, "%s is paused", list[at].Pattern)
-			return
-		}
+	if p := s.pausing(ctx, i.Topic); p != nil {
+		*why = p.Why(i.Due)
+		return
 	}
 	if i.Serial {
 		behind, by, err := s.cfg.Timeline.Behind(ctx, i.UID, i.Topic, i.Key)
@@ -139,6 +138,15 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 			say(message.WhyBehindKey, "another message of its key comes first")
 		}
 	}
+}
+
+// pausing returns the pause that holds a topic back, or nil if none is known to.
+func (s *Scheduler) pausing(ctx context.Context, topic string) *Pause {
+	list, _, err := s.cfg.Timeline.Pauses(ctx) // what is known may be old: nothing leased by it
+	if err != nil {
+		return nil
+	}
+	return PauseOf(list, topic)
 }
 
 func timeText(at message.Milli) string { return at.Time().UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -77,7 +77,6 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 			message.WhyExpiring: waiting(-time.Minute, func(i *message.Info) { i.TTL = time.Second }),
 			message.WhyUnpulled: waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "pull.a" }),
 			message.WhyWebhook:  waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "hook" }),
-			message.WhyPaused:   waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "pull.paused" }),
 			message.WhyLeased: waiting(-time.Second, func(i *message.Info) {
 				i.State, i.Held = message.StateInFlight, &message.Holding{Consumer: "worker", Since: 1, Until: now + 1000}
 			}),
@@ -85,6 +84,17 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 		} {
 			if got := say(info, led); got.Word != want {
 				t.Errorf("%+v, want %s", got, want)
+			}
+		}
+		for _, pull := range []bool{true, false} { // whichever way it would go
+			paused := waiting(-time.Second, func(i *message.Info) {
+				if i.Pull, i.Topic = pull, "pull.paused"; !pull {
+					i.Mark.Lane = message.LanePaused.Lane(i.Topic)
+				}
+			})
+			if got := say(paused, led); got.Word != message.WhyPaused || got.By != "ann" || got.Since < now ||
+				got.Detail != "pull.paused is paused" {
+				t.Errorf("paused, for pull %t: %+v", pull, got)
 			}
 		}
 		late := waiting(time.Minute, func(i *message.Info) {

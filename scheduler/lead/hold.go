@@ -54,10 +54,8 @@ func (h *holds) set(pauses []scheduler.Pause) (resumed bool) {
 func (h *holds) paused(topic string) message.Lane {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	for i := range h.pauses {
-		if scheduler.Matches(h.pauses[i].Pattern, topic) {
-			return message.LanePaused.Lane(h.pauses[i].Pattern)
-		}
+	if p := scheduler.PauseOf(h.pauses, topic); p != nil {
+		return message.LanePaused.Lane(p.Pattern)
 	}
 	return ""
 }

@@ -32,16 +32,19 @@ func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]
 	if err != nil || len(names) == 0 {
 		return nil, err
 	}
-	var paused []string // patterns
-	for _, name := range names {
-		if name.Kind() == message.LanePaused {
-			paused = append(paused, name.Name())
-		}
+	ctx, stop := context.WithTimeout(ctx, r.cfg.CallTimeout)
+	defer stop()
+	pauses, _, err := r.cfg.Timeline.Pauses(ctx)
+	if err != nil {
+		return nil, scheduler.Looked("list pauses", err)
 	}
+	pauses = slices.DeleteFunc(slices.Clone(pauses), func(p scheduler.Pause) bool {
+		return !slices.Contains(names, message.LanePaused.Lane(p.Pattern))
+	})
 	parked := map[string]message.Why{}
 	for _, topic := range topics {
-		if i := slices.IndexFunc(paused, func(pattern string) bool { return scheduler.Matches(pattern, topic) }); i >= 0 {
-			parked[topic] = r.Why(message.LanePaused.Lane(paused[i]), topic)
+		if p := scheduler.PauseOf(pauses, topic); p != nil {
+			parked[topic] = p.Why(0)
 			continue
 		}
 		for _, name := range r.lanesOf(topic) {
@@ -107,7 +110,7 @@ func (r *Leader) Why(name message.Lane, topic string) message.Why {
 	}
 	switch name.Kind() {
 	case message.LanePaused:
-		return say(message.WhyPaused, "%s is paused", name.Name())
+		return (&scheduler.Pause{Pattern: name.Name()}).Why(0)
 	case message.LaneRate:
 		return say(message.WhyRate, "held back by the rate limit of %s", name.Name())
 	case message.LaneLate:

@@ -164,6 +164,11 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 						text, all[topic].Detail, want[topic])
 				}
 			}
+			by, err := s.Get(t.Context(), scheduler.Ref{UID: uids["mail.a"]})
+			if err != nil || by.Why.By != "ops" || by.Why.Since < by.Due || all["mail.a"].By != "ops" ||
+				all["mail.a"].Since == 0 {
+				t.Errorf("%s says of a pause %+v, and of its topic %+v, %v", where, by.Why, all["mail.a"], err)
+			}
 			lanes, err := s.ParkedLanes(t.Context())
 			if err != nil || len(lanes) != 3 {
 				t.Fatalf("%s lists %+v, %v", where, lanes, err)

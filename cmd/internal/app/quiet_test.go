@@ -19,8 +19,9 @@ func TestLog_StartsQuietlyAndNamesTheDead(t *testing.T) {
 	t.Parallel()
 	for n := range 5 {
 		log := startsAndLosesOne(t, fmt.Sprint("quiet", n))
-		if bytes.Contains(log, []byte("deadline exceeded")) || bytes.Contains(log, []byte("i/o timeout")) {
-			continue // something was amiss: on a busy machine a call was not answered in time
+		if bytes.Contains(log, []byte("deadline exceeded")) || bytes.Contains(log, []byte("i/o timeout")) ||
+			bytes.Contains(log, []byte("some buckets take no pushes")) {
+			continue // something was amiss: on a busy machine a call, or the whole start, took too long
 		}
 		for line := range bytes.Lines(log) {
 			text := string(line)
@@ -36,7 +37,7 @@ func TestLog_StartsQuietlyAndNamesTheDead(t *testing.T) {
 		}
 		return
 	}
-	t.Fatal("at each start a call ran into its time-out")
+	t.Fatal("at each start a call ran into its time-out, or the store was not certified in time")
 }
 
 // startsAndLosesOne runs an instance until a message is dead, and returns what it logged.
