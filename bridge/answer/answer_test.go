@@ -21,7 +21,7 @@ const uid = "t-0123456789abcdef"
 
 func TestPush_CarriesEveryField(t *testing.T) {
 	t.Parallel()
-	item := wire.DecodePush([]byte(`{"topic":"a","at":1896076800000,"id":"i","key":"k","priority":3,"ttl":5,`+
+	item := wire.DecodePush([]byte(`{"topic":"a","at":1896076800000,"id":"i","key":"k","priority":3,"ttl":"5ms",`+
 		`"attempt":2,"headers":{"x":["1","2"]},"body":"b"}`), "delayed")
 	if item.Err != nil {
 		t.Fatal(item.Err)

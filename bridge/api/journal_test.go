@@ -324,7 +324,7 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 	for query, want := range map[string]record.ForecastQuery{
 		"":                                    {From: from, Until: from + 3_600_000, Step: 60_000},
 		"?step=1s&until=10000s":               {From: from, Until: from + 10_000_000, Step: 1000},
-		"?step=90000":                         {From: from, Until: from + 3_600_000, Step: 90_000},
+		"?step=90s":                           {From: from, Until: from + 3_600_000, Step: 90_000},
 		"?topic=x&until=2030-01-31T13:00:00Z": {Topic: "x", From: from, Until: from + 3_600_000 - 1, Step: 60_000},
 		"?topic=a.*.%3E":                      {Pattern: "a.*.>", From: from, Until: from + 3_600_000, Step: 60_000},
 		"?until=1896094800000":                {From: from, Until: from + 3_600_000 - 1, Step: 60_000},

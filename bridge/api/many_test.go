@@ -18,7 +18,7 @@ import (
 // manyCalls are the operations on many messages, each of which runs once at a time.
 var manyCalls = map[string]struct{ target, body string }{
 	"cancel":     {"/v1/messages/cancel", `{"all":true}`},
-	"reschedule": {"/v1/messages/reschedule", `{"all":true,"delay":1}`},
+	"reschedule": {"/v1/messages/reschedule", `{"all":true,"delay":"1ms"}`},
 	"requeue":    {"/v1/dead/requeue", `{"all":true}`},
 	"purge":      {"/v1/dead/purge", `{"all":true}`},
 }

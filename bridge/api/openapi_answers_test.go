@@ -107,7 +107,7 @@ var badMore = [][3]string{
 	{"GET", "/v1/messages?state=gone", ""}, {"GET", "/v1/messages?due_from=soon", ""},
 	{"GET", "/v1/messages?due_to=1", ""}, {"GET", "/v1/messages?limit=0", ""}, {"GET", "/v1/messages?cursor=x", ""},
 	{"GET", "/v1/messages/a?topic=", ""}, {"DELETE", "/v1/messages/a?topic=a.*", ""},
-	{"PATCH", "/v1/messages/a?topic=a..b", `{"delay":1}`},
+	{"PATCH", "/v1/messages/a?topic=a..b", `{"delay":"1ms"}`},
 	{"POST", "/v1/messages/a/run?topic=", ""}, {"GET", "/v1/messages/a/history?topic=", ""},
 	{"POST", "/v1/messages/a/restore?topic=", ""},
 	{"GET", "/v1/messages/%20", ""}, {"GET", "/v1/messages/a?key=%0a", ""}, {"DELETE", "/v1/messages/%20", ""},
@@ -163,17 +163,18 @@ var badMore = [][3]string{
 	{"POST", "/v1/pull", `{"topics":["a"],"nonsense":1}`}, {"POST", "/v1/pull", `[]`},
 	{"POST", "/v1/leases/" + receiptA + "/ack", `[]`}, {"POST", "/v1/leases/" + receiptA + "/release", `[]`},
 	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":"x"}`},
-	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":1,"delay":1}`},
+	{"POST", "/v1/leases/" + receiptA + "/nack", `{"delay":"1ms","delay":"1ms"}`},
 	{"POST", "/v1/leases/" + receiptA + "/dead", `{"reason":"a","reason":"b"}`},
 	{"POST", "/v1/leases/" + receiptA + "/extend", ""},
-	{"POST", "/v1/leases/" + receiptA + "/extend", `{"lease":1000,"lease":1000}`},
+	{"POST", "/v1/leases/" + receiptA + "/extend", `{"lease":"1000ms","lease":"1000ms"}`},
 	{"POST", "/v1/leases/ack", `{}`}, {"POST", "/v1/leases/ack", `{"receipts":[],"receipts":[]}`},
 	{"POST", "/v1/leases/release", `{}`}, {"POST", "/v1/leases/release", `{"receipts":[],"receipts":[]}`},
-	{"POST", "/v1/leases/nack", `{"receipts":["a"],"delay":"x"}`}, {"POST", "/v1/leases/nack", `{"delay":1,"delay":1}`},
+	{"POST", "/v1/leases/nack", `{"receipts":["a"],"delay":"x"}`},
+	{"POST", "/v1/leases/nack", `{"delay":"1ms","delay":"1ms"}`},
 	{"POST", "/v1/leases/nack", `{}`}, {"POST", "/v1/leases/dead", `{}`},
 	{"POST", "/v1/leases/dead", `{"receipts":["a"],"receipts":["a"]}`},
-	{"POST", "/v1/leases/extend", `{"receipts":["a"]}`}, {"POST", "/v1/leases/extend", `{"lease":1000}`},
-	{"POST", "/v1/leases/extend", `{"lease":1000,"lease":1000}`},
+	{"POST", "/v1/leases/extend", `{"receipts":["a"]}`}, {"POST", "/v1/leases/extend", `{"lease":"1000ms"}`},
+	{"POST", "/v1/leases/extend", `{"lease":"1000ms","lease":"1000ms"}`},
 	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"reason":"a","reason":"b"}`},
 	{"GET", "/v1/topics?limit=0", ""}, {"GET", "/v1/topics?cursor=x", ""}, {"POST", "/v1/topics/a/resume", `[]`},
 	{"POST", "/v1/topics/a/resume", `{"nonsense":1}`}, {"POST", "/v1/topics/a/pause", `[`},
@@ -238,7 +239,7 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 				d.ask(t, door, asked(t, c.method, c.target, c.body, lined...), c.body)
 			}
 			for _, push := range []string{
-				`"at":"2030-01-31T08:00:00+01:00","id":"a","key":"k","priority":255,"ttl":60000,"body":"",` +
+				`"at":"2030-01-31T08:00:00+01:00","id":"a","key":"k","priority":255,"ttl":"60000ms","body":"",` +
 					`"retry":"0,2m,10m*5~20%","deliver":"mq","headers":{"X":["1","2"],"Y":"z"}`,
 				`"at":1896076800000,"id":"a","on_duplicate":"debounce","max_wait":"1d12h","body_base64":"AP8=",` +
 					`"retry":[0,"2m",600000]`,
@@ -434,7 +435,7 @@ var cannotBringAbout = []string{
 // way.
 func longAsDescribed(t *testing.T, d *description) {
 	for i, c := range [][2]string{{"/v1/messages/cancel", `{"all":true}`},
-		{"/v1/messages/reschedule", `{"all":true,"delay":1}`}, {"/v1/dead/requeue", `{"all":true}`},
+		{"/v1/messages/reschedule", `{"all":true,"delay":"1ms"}`}, {"/v1/dead/requeue", `{"all":true}`},
 		{"/v1/dead/purge", `{"all":true}`}, {"/v1/restore", ``}, {"/v1/verify", ``},
 		{"/v1/redeliver", `{"since":"1h"}`}} {
 		for _, err := range []error{nil, scheduler.ErrUnavailable} {

@@ -233,7 +233,10 @@ func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
 	case name == "ttl" && n == 0:
 		return nil, nil
 	}
-	return strconv.AppendInt(nil, n, 10), nil
+	if name == "priority" {
+		return strconv.AppendInt(nil, n, 10), nil
+	}
+	return fmt.Appendf(nil, `"%dms"`, n), nil
 }
 
 // sdmqWhole are the words of problems of the request as a whole, beside those of the caller's rights.

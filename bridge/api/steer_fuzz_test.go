@@ -32,7 +32,7 @@ func FuzzSteeringRoutes(f *testing.F) {
 			}
 		}
 	}
-	f.Add(uint8(0), "a", "", `{"delay":1}`, `W/"3"`, false)
+	f.Add(uint8(0), "a", "", `{"delay":"1ms"}`, `W/"3"`, false)
 	s := &steering{was: true,
 		amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: message.Info{Version: 1}}, next: "7:x",
 		counts: []scheduler.TopicCount{{Topic: "a", Waiting: 1}, {Topic: "b", Dead: 1}}}

@@ -43,7 +43,7 @@ func TestSteering_TellsTheStoryOfAMessage(t *testing.T) {
 	}
 	call(t, d, "POST", "/v1/dead/requeue", `{"id":"a"}`).want(t, 409, "not_dead")
 	d.end(t, message.StateDead, false)
-	call(t, d, "PATCH", "/v1/messages/a", `{"delay":1}`).want(t, 409, "already_dead")
+	call(t, d, "PATCH", "/v1/messages/a", `{"delay":"1ms"}`).want(t, 409, "already_dead")
 	call(t, d, "POST", "/v1/messages/a/run", "").want(t, 409, "already_dead")
 	list := call(t, d, "GET", "/v1/dead?topic=orders.%3E", "").want(t, 200, "")
 	if messages, _ := list.json["messages"].([]any); len(messages) != 1 {

@@ -113,7 +113,7 @@ func TestCarry_MovesWhatNoInstanceAccepted(t *testing.T) {
 	t.Parallel()
 	m := newMoving(t)
 	m.publish("delayed.a.delay", "Tarry-Delay", "20m", "Tarry-Id", "one", "X", "1", "X", "2")
-	m.publish("delayed.a.folded", "tarry-delay", "1500", "Nats-Msg-Id", "mine")
+	m.publish("delayed.a.folded", "tarry-delay", "1500ms", "Nats-Msg-Id", "mine")
 	m.publish("delayed.a.at", "Tarry-At", "1900000000000")
 	m.publish("delayed.a.broken", "Tarry-Delay", "tomorrow")
 	m.publish("delayed.a.expects", "Tarry-Delay", "1m", "Nats-Expected-Last-Sequence", "4")

@@ -142,7 +142,7 @@ func TestDoor_CarriesThePushAsItsTag(t *testing.T) {
 	}
 	for n, text := range []string{
 		"orders\nTarry-Attempt: 2\nTarry-Delay: 20m\nTarry-Deliver: mq\nTarry-Id: order-1\nTarry-Key: k\n" +
-			"Tarry-On-Duplicate: reject\nTarry-Priority: 7\nTarry-TTL: 90000\nX: 2, 1\ny: Ü\nbody \x00\xff",
+			"Tarry-On-Duplicate: reject\nTarry-Priority: 7\nTarry-TTL: 1m30s\nX: 2, 1\ny: Ü\nbody \x00\xff",
 		"orders\nTarry-At: 2030-01-31T08:00:00.001Z\n",
 	} {
 		if got := in.all()[n]; got != text {

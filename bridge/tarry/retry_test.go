@@ -366,7 +366,7 @@ func TestTags_OfMergingAndRetries(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := one(t, in).Header
-	if h.Get("Tarry-On-Duplicate") != "debounce" || h.Get("Tarry-Max-Wait") != "60000" ||
+	if h.Get("Tarry-On-Duplicate") != "debounce" || h.Get("Tarry-Max-Wait") != "1m" ||
 		h.Get("Tarry-Retry") != "1m,1m~5%" {
 		t.Errorf("got %v", h)
 	}
@@ -376,7 +376,7 @@ func TestTags_OfMergingAndRetries(t *testing.T) {
 		t.Errorf("got %+v, %v", r, err)
 	}
 	if got := asked.all()[0]; !strings.Contains(got, "Tarry-On-Duplicate: debounce\n") ||
-		!strings.Contains(got, "Tarry-Max-Wait: 60000\n") || !strings.Contains(got, "Tarry-Retry: 1m,1m~5%\n") {
+		!strings.Contains(got, "Tarry-Max-Wait: 1m\n") || !strings.Contains(got, "Tarry-Retry: 1m,1m~5%\n") {
 		t.Errorf("asked %s", got)
 	}
 }

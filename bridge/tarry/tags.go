@@ -13,7 +13,7 @@ import (
 
 // The headers of a tagged message. Producers in other languages set the same ones; names match without case.
 const (
-	HeaderDelay       = wire.HeaderDelay       // a duration such as 20m or 1d12h, or whole milliseconds
+	HeaderDelay       = wire.HeaderDelay       // a duration such as 20m or 1d12h
 	HeaderAt          = wire.HeaderAt          // RFC 3339, or unix milliseconds
 	HeaderID          = wire.HeaderID          // what the producer calls the message
 	HeaderKey         = wire.HeaderKey         // the business key; messages of one key keep their order

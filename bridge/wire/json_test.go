@@ -16,7 +16,7 @@ func TestDecodePush_ReadsEveryField(t *testing.T) {
 	item := wire.DecodePush([]byte(
 		` {"topic":"orders.created","body":"h\u00e9llo \ud83d\ude00\n","headers":{"X-B":["2","1"],"x-a":"Zo\u00eb"},
 		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq",
-		"priority":255,"ttl":3600000,"attempt":2,
+		"priority":255,"ttl":"3600000ms","attempt":2,
 		"retry":"1m,10m*5~20%","reason":"it\nfailed"} `), "delayed")
 	if item.Err != nil {
 		t.Fatal(item.Err)
@@ -41,7 +41,8 @@ func TestDecodePush_ReadsTimesAndDelaysInBothForms(t *testing.T) {
 	t.Parallel()
 	at := time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
 	for text, want := range map[string]wire.Push{
-		`"delay":1200000`:               {Delay: 20 * time.Minute, DelayText: "1200000"},
+		`"delay":"1200000ms"`:           {Delay: 20 * time.Minute, DelayText: "1200000ms"},
+		`"delay_ms":1200000`:            {Delay: 20 * time.Minute, DelayText: "1200000ms"},
 		`"delay":"1d"`:                  {Delay: 24 * time.Hour, DelayText: "1d"},
 		`"delay":0,"at":null`:           {Delay: 0, DelayText: "0"},
 		`"at":1896076800000`:            {HasAt: true, At: at},
@@ -50,9 +51,9 @@ func TestDecodePush_ReadsTimesAndDelaysInBothForms(t *testing.T) {
 		`"at":"2030-01-31T08:00:00Z","body":null,"body_base64":"AP8="`: {HasAt: true, At: at},
 		`"id":"i","uid":"t-0123456789abcdef","delay":"1s"`: {ID: "i", UID: "t-0123456789abcdef", Delay: time.Second,
 			DelayText: "1s"},
-		`"id":"i","attempt":2,"retry":[0,"2m",600000]`: {ID: "i", Attempt: 2,
+		`"id":"i","attempt":2,"retry":[0,"2m","10m"]`: {ID: "i", Attempt: 2,
 			Retry: wire.Retry{Delays: []time.Duration{0, 2 * time.Minute, 10 * time.Minute}}},
-		`"delay":0,"on_duplicate":"debounce","max_wait":60000`: {DelayText: "0", OnDuplicate: "debounce",
+		`"delay":0,"on_duplicate":"debounce","max_wait":"60s"`: {DelayText: "0", OnDuplicate: "debounce",
 			MaxWait: time.Minute},
 	} {
 		item := wire.DecodePush([]byte(`{"topic":"t",`+text+`}`), "delayed")
@@ -81,7 +82,7 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 		{`{"topic":7,"delay":"1s"}`, wire.WordTopic, "topic"},
 		{`{"topic":"delayed.a","delay":"1s"}`, wire.WordTopic, "topic"},
 		{`{"topic":"a.*","delay":"1s"}`, wire.WordTopic, "topic"},
-		{`{"topic":"a","delay":-5}`, wire.WordDelay, "delay"},
+		{`{"topic":"a","delay":"-5ms"}`, wire.WordDelay, "delay"},
 		{`{"topic":"a","delay":1.5}`, wire.WordDelay, "delay"},
 		{`{"topic":"a","delay":1e3}`, wire.WordDelay, "delay"},
 		{`{"topic":"a","delay":true}`, wire.WordDelay, "delay"},
@@ -179,7 +180,7 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 func TestDecodeBatch_AnswersEachPushInItsPlace(t *testing.T) {
 	t.Parallel()
 	data := []byte(
-		`{"messages":[{"topic":"a","delay":"1s","body":"1"},{"topic":"a..b","delay":"1s"},7,{"topic":"c","delay":5}]}`)
+		`{"messages":[{"topic":"a","delay":"1s","body":"1"},{"topic":"a..b","delay":"1s"},7,{"topic":"c","delay":"5ms"}]}`)
 	if !wire.IsBatch(data) || wire.IsBatch([]byte(`{"topic":"messages"}`)) || wire.IsBatch(nil) ||
 		wire.IsBatch([]byte(`{`)) {
 		t.Error("a batch is recognized by its first field")
@@ -209,7 +210,7 @@ func TestDecodeBatch_RefusesAsAWhole(t *testing.T) {
 		{`{}`, wire.WordJSON, "messages"},
 		{`{"messages":{}}`, wire.WordJSON, "messages"},
 		{`{"messages":[` + one + `],"messages":[]}`, wire.WordRepeatedField, "messages"},
-		{`{"messages":[` + one + `],"delay":1}`, wire.WordUnknownField, `"delay"`},
+		{`{"messages":[` + one + `],"delay":"1ms"}`, wire.WordUnknownField, `"delay"`},
 		{`{"messages":[` + one + `}`, wire.WordJSON, "request"},
 		{`{"messages":[` + one + ` ` + one + `]}`, wire.WordJSON, "request"},
 	} {

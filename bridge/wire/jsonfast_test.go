@@ -20,11 +20,11 @@ func TestDecodePush_SeesEverySpecialByteWhereverItStands(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				item := wire.DecodePush([]byte(`{"topic":"a","delay":1,"body":`+string(quoted)+`}`), "delayed")
+				item := wire.DecodePush([]byte(`{"topic":"a","delay":"1ms","body":`+string(quoted)+`}`), "delayed")
 				if item.Err != nil || string(item.Body) != body {
 					t.Fatalf("%q came as %q, %v", body, item.Body, item.Err)
 				}
-				raw := wire.DecodePush([]byte(`{"topic":"a","delay":1,"body":"`+body+`"}`), "delayed")
+				raw := wire.DecodePush([]byte(`{"topic":"a","delay":"1ms","body":"`+body+`"}`), "delayed")
 				if valid := json.Valid([]byte(`"` + body + `"`)); valid != (raw.Err == nil) {
 					t.Fatalf("%q: %v, encoding/json says valid: %v", body, raw.Err, valid)
 				}

@@ -202,9 +202,8 @@ func (o *DeadOrder) Selects() bool { return o.One.ID == "" && o.IDs == nil }
 // to bound the time of death: times, or durations back from now.
 func DecodeDeadOrder(data []byte) (DeadOrder, error) {
 	return decode(data, "a requeue", func(o *DeadOrder) []field {
-		return slices.Concat(o.fields(), []field{
-			{FieldDelay, func(f *fields) { o.Delay = parsed(f, f.span, ParseDelay) }},
-		}, content(&o.Headers, &o.HasHeaders, &o.Body, &o.HasBody))
+		return slices.Concat(o.fields(), delayed(func(d time.Duration) { o.Delay = d }),
+			content(&o.Headers, &o.HasHeaders, &o.Body, &o.HasBody))
 	}, (*DeadOrder).check)
 }
 

@@ -155,7 +155,7 @@ func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 	all := func(s *Settlement) (list []field) {
 		switch verb {
 		case VerbNack:
-			list = []field{{FieldDelay, func(f *fields) { s.Delay, s.HasDelay = parsed(f, f.span, ParseDelay), true }}}
+			list = delayed(func(d time.Duration) { s.Delay, s.HasDelay = d, true })
 		case VerbDead:
 			list = []field{{FieldReason, func(f *fields) {
 				text, _ := f.string()

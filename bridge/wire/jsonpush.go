@@ -7,13 +7,15 @@ import (
 )
 
 // jsonFields are the fields of a push, by their position in fields.seen.
-var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, fieldJSON, FieldHeaders, FieldDelay, FieldAt,
-	FieldID, FieldKey,
+var jsonFields = [...]string{FieldTopic, FieldBody, fieldBase64, fieldJSON, FieldHeaders, FieldDelay,
+	fieldDelayMS, FieldAt, FieldID, FieldKey,
 	FieldOnDuplicate, FieldDeliver, FieldPriority, FieldTTL, FieldAttempt, FieldRetry, FieldMaxWait, FieldReason, FieldUID,
 	FieldLease}
 
-// The two other forms of a body.
+// The two other forms of a body, and that of a delay for programs: a number of milliseconds.
 const (
+	fieldDelayMS = "delay_ms"
+
 	fieldBase64 = "body_base64"
 	fieldJSON   = "body_json"
 )
@@ -54,7 +56,11 @@ func (f *fields) push(name []byte, item *PushItem) {
 		item.Push.Headers = f.headers()
 	case FieldRetry:
 		f.retry(&item.Push)
-	case FieldDelay, FieldAt, FieldTTL, FieldMaxWait, FieldLease:
+	case FieldDelay, fieldDelayMS:
+		if text, ok := f.delay(); ok {
+			f.refuse(item.Push.Set(FieldDelay, text))
+		}
+	case FieldAt, FieldTTL, FieldMaxWait, FieldLease:
 		f.set(&item.Push, f.span)
 	case FieldPriority, FieldAttempt:
 		f.set(&item.Push, f.number)
@@ -86,7 +92,7 @@ func (f *fields) retry(p *Push) {
 	f.s.array(func() {
 		if c := f.s.next(); c != '"' && c != '-' && !isDigit(c) {
 			f.s.skip(2)
-			f.invalid("holds what is neither text nor a number of milliseconds")
+			f.invalid("holds what is no delay")
 			return
 		}
 		text, _ := f.span()

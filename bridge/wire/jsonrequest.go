@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"fmt"
 	"strconv"
+	"time"
 )
 
 // A request is a list of fields: each has a name and a function that reads its value. Only a push has a reader of its
@@ -59,7 +60,7 @@ type fields struct {
 	seen uint32
 	bad  *Error
 
-	hasBody bool // in one of its forms
+	hasBody, hasDelay bool // in one of its forms
 }
 
 // refuse keeps the first error. An error in the JSON itself takes precedence.
@@ -142,8 +143,30 @@ func (f *fields) span() (text string, ok bool) {
 		return string(f.s.number()), f.s.bad == nil
 	}
 	f.s.skip(1)
-	f.invalid("is neither text nor a number of milliseconds")
+	f.invalid("is neither text nor a number")
 	return "", false
+}
+
+// delay reads a delay in one of its two forms, and returns its text.
+func (f *fields) delay() (text string, ok bool) {
+	if f.hasDelay {
+		f.s.skip(1)
+		f.refuse(&Error{Word: WordRepeatedField, Field: FieldDelay, Detail: "and delay_ms exclude each other"})
+		return "", false
+	}
+	f.hasDelay = true
+	if f.name == FieldDelay {
+		return f.span()
+	}
+	f.name = FieldDelay // also in the word of an error
+	text, ok = f.number()
+	return text + "ms", ok
+}
+
+// delayed returns the fields of a delay.
+func delayed(set func(time.Duration)) []field {
+	read := func(f *fields) { set(parsed(f, f.delay, ParseDelay)) }
+	return []field{{FieldDelay, read}, {fieldDelayMS, read}}
 }
 
 // parsed reads a value as text and parses it with read.

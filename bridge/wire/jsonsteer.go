@@ -98,7 +98,7 @@ type Edit struct {
 //	{"delay":"20m" | "at":"2030-01-31T08:00:00Z" | "shift":"-10m", "priority":7,
 //	 "body" | "body_base64":"..." | "body_json":{...}, "headers":{"name":"value"}}
 //
-// with at least one of them. Durations and times are text or whole milliseconds, as in a push.
+// with at least one of them. Durations and times are as in a push.
 func DecodeEdit(data []byte) (Edit, error) {
 	return decode(data, "a reschedule", (*Edit).fields, (*Edit).check)
 }
@@ -135,11 +135,10 @@ func (e *Edit) fields() []field {
 }
 
 func (e *Edit) whenFields() []field {
-	return []field{
-		{FieldDelay, func(f *fields) { e.Delay, e.HasDelay = parsed(f, f.span, ParseDelay), true }},
+	return append(delayed(func(d time.Duration) { e.Delay, e.HasDelay = d, true }), []field{
 		{FieldAt, func(f *fields) { e.At, e.HasAt = parsed(f, f.span, ParseAt), true }},
 		{FieldShift, func(f *fields) { e.Shift, e.HasShift = parsed(f, f.span, ParseShift), true }},
-	}
+	}...)
 }
 
 // check checks the rules that span fields.

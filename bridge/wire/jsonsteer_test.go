@@ -20,7 +20,7 @@ func TestDecodeEdit_ReadsEveryField(t *testing.T) {
 		`{"at":1896076800000}`:         {At: at2030, HasAt: true},
 		`{"shift":"-10m"}`:             {Shift: -10 * time.Minute, HasShift: true},
 		`{"shift":"+10m"}`:             {Shift: 10 * time.Minute, HasShift: true},
-		`{"shift":-1500}`:              {Shift: -1500 * time.Millisecond, HasShift: true},
+		`{"shift":"-1500ms"}`:          {Shift: -1500 * time.Millisecond, HasShift: true},
 		`{"priority":0,"delay":null}`:  {HasPriority: true},
 		`{"body":""}`:                  {Body: []byte{}, HasBody: true},
 		`{"body_base64":"AP8="}`:       {Body: []byte{0, 255}, HasBody: true},
@@ -66,8 +66,8 @@ func TestDecodeEdit_RefusesByFieldAndWord(t *testing.T) {
 		{`{"body":"a","body_base64":"AA=="}`, wire.WordBody, "body"},
 		{`{"headers":{"Tarry-Id":"a"}}`, wire.WordHeader, "Tarry-Id"},
 		{`{"headers":{"Nats-TTL":"a"}}`, wire.WordHeader, "Nats-TTL"},
-		{`{"version":3,"delay":1}`, wire.WordUnknownField, `"version"`},
-		{`{"topic":"b","delay":1}`, wire.WordUnknownField, `"topic"`},
+		{`{"version":3,"delay":"1ms"}`, wire.WordUnknownField, `"version"`},
+		{`{"topic":"b","delay":"1ms"}`, wire.WordUnknownField, `"topic"`},
 		{`[]`, wire.WordJSON, "request"},
 		{`{"delay":1`, wire.WordJSON, "request"},
 	} {
@@ -75,12 +75,12 @@ func TestDecodeEdit_RefusesByFieldAndWord(t *testing.T) {
 		t.Run(c.json, func(t *testing.T) { wantRefusal(t, err, c.word, c.field) })
 	}
 	for _, c := range []struct{ json, word, field string }{
-		{`{"delay":1}`, wire.WordID, "id"},
+		{`{"delay":"1ms"}`, wire.WordID, "id"},
 		{`{"id":"a"}`, wire.WordNoChange, "reschedule"},
-		{`{"id":"a","version":0,"delay":1}`, wire.WordVersion, "version"},
-		{`{"id":"a","version":-1,"delay":1}`, wire.WordVersion, "version"},
-		{`{"id":"a","version":"1","delay":1}`, wire.WordVersion, "version"},
-		{`{"id":7,"delay":1}`, wire.WordID, "id"},
+		{`{"id":"a","version":0,"delay":"1ms"}`, wire.WordVersion, "version"},
+		{`{"id":"a","version":-1,"delay":"1ms"}`, wire.WordVersion, "version"},
+		{`{"id":"a","version":"1","delay":"1ms"}`, wire.WordVersion, "version"},
+		{`{"id":7,"delay":"1ms"}`, wire.WordID, "id"},
 	} {
 		_, _, err := wire.DecodeReschedule([]byte(c.json))
 		t.Run(c.json, func(t *testing.T) { wantRefusal(t, err, c.word, c.field) })
@@ -153,9 +153,9 @@ func TestDecodeRescheduleMany_NeedsOneOfDelayAtAndShift(t *testing.T) {
 	}
 	for _, c := range []struct{ json, word, field string }{
 		{`{"topic":"a"}`, wire.WordNoChange, "reschedule"},
-		{`{"topic":"a","delay":1,"at":1896076800000}`, wire.WordDelayAndAt, "delay"},
-		{`{"delay":1}`, wire.WordSelection, "selection"},
-		{`{"topic":"a","delay":1,"priority":3}`, wire.WordUnknownField, `"priority"`},
+		{`{"topic":"a","delay":"1ms","at":1896076800000}`, wire.WordDelayAndAt, "delay"},
+		{`{"delay":"1ms"}`, wire.WordSelection, "selection"},
+		{`{"topic":"a","delay":"1ms","priority":3}`, wire.WordUnknownField, `"priority"`},
 		{`{"topic":"a","delay":"x"}`, wire.WordDelay, "delay"},
 	} {
 		_, _, err := wire.DecodeRescheduleMany([]byte(c.json))
@@ -172,15 +172,15 @@ func TestDecodeDeadOrder_NamesOrPicks(t *testing.T) {
 		`{"id":"a","key":"k","delay":"1m","body":"x","headers":{"a":"b"}}`: {
 			One: wire.Named{ID: "a", Key: "k", Keyed: true}, Delay: time.Minute,
 			Body: []byte("x"), HasBody: true, HasHeaders: true, Headers: []wire.Header{{Name: "a", Value: "b"}}},
-		`{"ids":["a","b"],"delay":5}`:    {IDs: []string{"a", "b"}, Delay: 5 * time.Millisecond},
-		`{"topic":"a.>","dry_run":true}`: {Topic: "a.>", DryRun: true},
+		`{"ids":["a","b"],"delay":"5ms"}`: {IDs: []string{"a", "b"}, Delay: 5 * time.Millisecond},
+		`{"topic":"a.>","dry_run":true}`:  {Topic: "a.>", DryRun: true},
 		`{"from":"2h","to":"1h"}`: {From: wire.When{Span: 2 * time.Hour, Relative: true}, To: hour,
 			HasFrom: true, HasTo: true},
-		`{"older":"1d"}`:                          {Older: 24 * time.Hour, HasOlder: true},
-		`{"older":0}`:                             {HasOlder: true},
-		`{"all":true,"delay":"0"}`:                {All: true},
-		`{"from":"1h","to":1896076800000}`:        {From: hour, To: wire.When{At: at2030}, HasFrom: true, HasTo: true},
-		`{"topic":"a","older":60000,"from":null}`: {Topic: "a", Older: time.Minute, HasOlder: true},
+		`{"older":"1d"}`:                              {Older: 24 * time.Hour, HasOlder: true},
+		`{"older":0}`:                                 {HasOlder: true},
+		`{"all":true,"delay":"0"}`:                    {All: true},
+		`{"from":"1h","to":1896076800000}`:            {From: hour, To: wire.When{At: at2030}, HasFrom: true, HasTo: true},
+		`{"topic":"a","older":"60000ms","from":null}`: {Topic: "a", Older: time.Minute, HasOlder: true},
 	} {
 		got, err := wire.DecodeDeadOrder([]byte(text))
 		if err != nil || !reflect.DeepEqual(got, want) {

@@ -7,11 +7,12 @@ import (
 	"time"
 )
 
-const wantSpan = "want a duration such as 20m or 1d12h, or whole milliseconds"
+const wantSpan = "want a duration such as 20m or 1d12h"
 
 // ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w",
-// "1d12h", "1.5s"), or whole milliseconds ("1500"). Zero means now. Fractions of a millisecond round up. Negative
-// delays, delays of more than ten years and text in any other form are refused.
+// "1d12h", "1.5s"). Zero, which needs no unit, means now. Fractions of a millisecond round up. Negative delays, delays
+// of more than ten years and text in any other form are refused: above all a number without a unit, because whether its
+// author means seconds or milliseconds is a guess that delivers at once or next week.
 func ParseDelay(s string) (time.Duration, error) { return ParseSpan(s, FieldDelay) }
 
 // ParseSpan is ParseDelay for a field of another name.
@@ -95,11 +96,11 @@ func span(s string) (time.Duration, string) {
 	case s[0] == '-':
 		return 0, quote(s) + " is negative; the least is 0"
 	case allDigits(s):
-		ms, err := strconv.ParseUint(s, 10, 64) // the only possible error is overflow
-		if err != nil || ms > uint64(MaxDelay/time.Millisecond) {
-			return 0, tooLong(s)
+		if strings.Trim(s, "0") != "" {
+			return 0, quote(s) + " has no unit; write " + s + "ms for milliseconds, " + s + "s for seconds or " + s +
+				"m for minutes"
 		}
-		return time.Duration(ms) * time.Millisecond, ""
+		return 0, ""
 	}
 	var total time.Duration
 	for rest := strings.TrimPrefix(s, "+"); ; {

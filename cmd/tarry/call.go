@@ -196,18 +196,6 @@ func nameOf(cmd *cobra.Command, id string) client.Name {
 	return client.Name{ID: id, Topic: optional(cmd, "topic"), Key: optional(cmd, "key")}
 }
 
-// withUnits refuses durations without a unit: the API reads them as milliseconds, which nobody who types 20 means.
-func withUnits(cmd *cobra.Command, names ...string) error {
-	for _, name := range names {
-		text := cmd.Flags().Lookup(name).Value.String()
-		if bare := strings.TrimLeft(text, "+-"); bare != "" && bare != "0" && strings.Trim(bare, "0123456789") == "" {
-			return usage("--%s %s has no unit: want %sms, %ss, %sm, %sh or %sd", name, text, text, text,
-				text, text, text)
-		}
-	}
-	return nil
-}
-
 // completing makes shells complete the values of a flag, several joined by commas if many.
 func completing(cmd *cobra.Command, name string, many bool, values ...string) {
 	complete := func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {

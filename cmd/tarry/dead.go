@@ -113,9 +113,6 @@ may have seen it. A cancel of it answers maybe_delivered, and reschedule and run
 	cmd.Flags().String("delay", "", "due this long from now: 20m, 1d12h, 2w (default at once)")
 	addContent(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		if err := withUnits(cmd, "delay", "older"); err != nil {
-			return err
-		}
 		if one := changed(cmd, contentFlags...); one != "" && len(args) != 1 {
 			return usage("--%s needs one ID", one)
 		}
@@ -145,9 +142,6 @@ func newPurge(o outside) *cobra.Command {
 	}
 	addDead(cmd, "purge")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		if err := withUnits(cmd, "older"); err != nil {
-			return err
-		}
 		if len(args) != 1 || changed(cmd, "topic", "key") == "" {
 			return c.deadOnes(cmd, "purge", "purged", args, deadOrderFlags())
 		}

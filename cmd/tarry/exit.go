@@ -104,9 +104,6 @@ func answered(err error, asJSON bool) error {
 		for _, one := range p.Candidates {
 			f.err = fmt.Errorf("%w\n  %s", f.err, candidateText(&one))
 		}
-		if text, ok := strings.CutSuffix(p.Detail, ", or whole milliseconds"); ok { // which withUnits refuses
-			f.err = fmt.Errorf("%s (%s)", text, p.Word)
-		}
 		if p.Status == http.StatusUnauthorized {
 			f.err = fmt.Errorf("%w; set it by --token or TARRY_TOKEN", err)
 		}

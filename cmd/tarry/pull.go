@@ -33,9 +33,6 @@ the exit code is 3.`,
 	flags.String("consumer", "", "who pulls, for people: the history tells it")
 	ack := flags.Bool("ack", false, "acknowledge them once they are printed")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		if err := withUnits(cmd, "wait", "lease"); err != nil {
-			return err
-		}
 		order, err := fields(cmd, nil, "max", "wait", "lease", "consumer")
 		if err != nil {
 			return err
@@ -116,11 +113,6 @@ func settling(o outside, cmd *cobra.Command, verb, flag, usage string) *cobra.Co
 			return c.free(cmd, order)
 		case len(args) == 0:
 			return cmd.Help()
-		}
-		if flag == wire.FieldDelay || flag == wire.FieldLease {
-			if err := withUnits(cmd, flag); err != nil {
-				return err
-			}
 		}
 		return c.settle(cmd, verb, args, order)
 	})

@@ -60,9 +60,6 @@ from standard input, --body '' is an empty one.`,
 	flags.String("body", "", "the body; - is standard input")
 	flags.String("body-file", "", "file with the body; - is standard input")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) (err error) {
-		if err := withUnits(cmd, "delay", "max-wait", "ttl"); err != nil {
-			return err
-		}
 		named := flags.Changed("body") || flags.Changed("body-file")
 		switch {
 		case len(args) == 2 && named:

@@ -38,9 +38,6 @@ id.`,
 	addVersion(cmd)
 	addSelection(cmd, "reschedule")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		if err := withUnits(cmd, "delay", "shift"); err != nil {
-			return err
-		}
 		if len(args) == 0 {
 			if one := changed(cmd, append([]string{"priority", "if-version"}, contentFlags...)...); one != "" {
 				return usage("--%s needs an ID", one)

@@ -35,7 +35,7 @@ func TestServe_APauseAtAStandbyIsTrueWhenItIsAnswered(t *testing.T) {
 
 	var batch []string
 	for i := range 1000 { // one in 5 ms
-		batch = append(batch, fmt.Sprintf(`{"topic":"held.a","delay":%d,"body":"x"}`, 500+5*i))
+		batch = append(batch, fmt.Sprintf(`{"topic":"held.a","delay_ms":%d,"body":"x"}`, 500+5*i))
 	}
 	await := func(topic string) {
 		t.Helper()

@@ -61,8 +61,7 @@ func (k Maker) Make(seq int, now time.Time) *Message {
 	if m.At.IsZero() {
 		m.delay = m.delay.Truncate(time.Millisecond)
 		ms := m.delay.Milliseconds()
-		m.text = [...]string{strconv.FormatInt(ms, 10), fmt.Sprintf("%dms", ms),
-			fmt.Sprintf("%d.%03ds", ms/1000, ms%1000)}[seq%3]
+		m.text = [...]string{m.delay.String(), fmt.Sprintf("%dms", ms), fmt.Sprintf("%d.%03ds", ms/1000, ms%1000)}[seq%3]
 		m.NotBefore = now.Add(m.delay)
 	} else {
 		m.NotBefore = m.At
@@ -144,7 +143,7 @@ func (m *Message) Json() map[string]any {
 	}
 	switch {
 	case m.At.IsZero() && m.Seq%3 == 0:
-		fields["delay"] = m.delay.Milliseconds()
+		fields["delay_ms"] = m.delay.Milliseconds()
 	case m.At.IsZero():
 		fields["delay"] = m.text
 	case m.Seq%2 == 0:

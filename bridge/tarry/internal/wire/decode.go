@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 )
 
 // Decode reads a push by tag from its intake subject, its headers and the size of its body. It checks everything that
@@ -77,8 +78,7 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 	return p, nil
 }
 
-// Encode is the inverse of Decode: it returns the intake subject and the headers that Decode reads as the same push. A
-// TTL and the longest wait are written in milliseconds.
+// Encode is the inverse of Decode: it returns the intake subject and the headers that Decode reads as the same push.
 func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 	h = make(map[string][]string, len(p.Headers)+4)
 	for _, u := range p.Headers {
@@ -103,11 +103,16 @@ func Encode(p Push, prefix string) (subject string, h map[string][]string) {
 			set(name, strconv.FormatInt(n, 10))
 		}
 	}
-	number(HeaderLease, p.Lease.Milliseconds())
+	span := func(name string, d time.Duration) {
+		if d > 0 {
+			set(name, string(appendSpan(nil, d)))
+		}
+	}
+	span(HeaderLease, p.Lease)
 	number(HeaderPriority, int64(p.Priority))
-	number(HeaderTTL, p.TTL.Milliseconds())
+	span(HeaderTTL, p.TTL)
 	number(HeaderAttempt, int64(p.Attempt))
-	number(HeaderMaxWait, p.MaxWait.Milliseconds())
+	span(HeaderMaxWait, p.MaxWait)
 	set(HeaderRetry, p.Retry.String())
 	set(HeaderReason, p.Reason)
 	return IntakeSubject(prefix, p.Topic), h

@@ -55,7 +55,7 @@ func (b bench) calls(ctx context.Context, s *stage.Scope) (Outcome, error) {
 		return Outcome{}, err
 	}
 	if _, err := step(report.OneReschedule, func(to []byte, n int) (string, string, []byte) {
-		return http.MethodPatch, about(n), fmt.Appendf(to, `{"delay":%d}`, farOff(n+1).Milliseconds())
+		return http.MethodPatch, about(n), fmt.Appendf(to, `{"delay":"%dms"}`, farOff(n+1).Milliseconds())
 	}); err != nil {
 		return Outcome{}, err
 	}
@@ -90,7 +90,7 @@ func (b bench) callsOverNATS(ctx context.Context, s *stage.Scope) (Outcome, erro
 	}
 	for _, call := range []struct{ kind, verb, more string }{
 		{report.OneGet, "get", ""},
-		{report.OneReschedule, "reschedule", fmt.Sprintf(`,"delay":%d`, farOff(1).Milliseconds())},
+		{report.OneReschedule, "reschedule", fmt.Sprintf(`,"delay":"%dms"`, farOff(1).Milliseconds())},
 		{report.OneCancel, "cancel", ""},
 	} {
 		cost, err := stage.Watch(t.Processes()...)

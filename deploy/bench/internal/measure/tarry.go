@@ -42,7 +42,7 @@ func (b bench) makeDueStream(ctx context.Context, c *load.Client) error {
 
 // delayed is a push by tag with a delay.
 func (b bench) delayed(n int) *nats.Msg {
-	delay := strconv.FormatInt(farOff(n).Milliseconds(), 10)
+	delay := strconv.FormatInt(farOff(n).Milliseconds(), 10) + "ms"
 	return &nats.Msg{Subject: intakeSubject, Data: b.body(n), Header: nats.Header{"Tarry-Delay": {delay}}}
 }
 
