@@ -28,8 +28,11 @@ type Settlement struct {
 	HasDelay bool
 	// Lease is how long an Extend or an Until holds the message from now.
 	Lease time.Duration
-	// Reason is in words for people; of an Ack, a Nack or a Bury.
+	// Reason is in words for people; of an Ack, a Nack or a Bury. Of a Nack it says how the message came back; the
+	// default is "sent back".
 	Reason string
+	// Said is what a consumer says of why it sends the message back.
+	Said string
 }
 
 // Settle settles leases on behalf of their consumers, and returns an outcome or an error for each. Where every change
@@ -96,6 +99,9 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 			if l := leases[o.UID]; l != nil && l.Nonce == o.Nonce {
 				s.cfg.Topics.Retried(&item, &l.Message, s.cfg.Clock.Latest())
 			}
+			if o.Said != "" {
+				item.Reason += ": " + o.Said
+			}
 			if o.HasDelay {
 				item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Delay))
 			}
@@ -127,9 +133,17 @@ func (t *Topics) Retried(item *Settle, m *message.Info, now time.Time) {
 	delay, over := schedule.After(tries)
 	if over {
 		item.Verb, item.Kind = Bury, message.KindPlain
-		item.Reason += fmt.Sprintf(" after %d retries", tries-1)
+		item.Reason += After(tries - 1)
 	}
 	item.Number = message.CeilMilli(now.Add(delay))
+}
+
+// After returns the words for how often a message that is dead was tried again.
+func After(retries int) string {
+	if retries == 1 {
+		return " after 1 retry"
+	}
+	return fmt.Sprintf(" after %d retries", retries)
 }
 
 // settle settles items of one bucket, in as many calls as that takes, and waits for the journal. It returns the

@@ -134,8 +134,12 @@ var verbs = map[string]scheduler.Verb{wire.VerbAck: scheduler.Ack, wire.VerbNack
 
 // Settlement converts a settlement of the lease of a receipt into the scheduler's form.
 func Settlement(verb string, r wire.Receipt, s *wire.Settlement) scheduler.Settlement {
-	return scheduler.Settlement{Verb: verbs[verb], Delay: s.Delay, HasDelay: s.HasDelay, Lease: s.Lease, Reason: s.Reason,
+	one := scheduler.Settlement{Verb: verbs[verb], Delay: s.Delay, HasDelay: s.HasDelay, Lease: s.Lease, Reason: s.Reason,
 		Receipt: scheduler.Receipt{UID: message.UID(r.UID), Nonce: scheduler.Nonce(r.Nonce), Topic: r.Topic}}
+	if one.Verb == scheduler.Nack {
+		one.Reason, one.Said = "", s.Reason
+	}
+	return one
 }
 
 // Settled returns the answer to a settlement, or the problem that its lease does not hold.

@@ -145,14 +145,16 @@ func (p *Puller) Ack(ctx context.Context, receipts ...string) error {
 	return p.settle(ctx, "ack", nil, receipts)
 }
 
-// Nack sends messages back, each for the next retry of its schedule; after the last one it is dead.
-func (p *Puller) Nack(ctx context.Context, receipts ...string) error {
-	return p.settle(ctx, "nack", nil, receipts)
+// Nack sends messages back, each for the next retry of its schedule; after the last one it is dead. The reason is for
+// people: up to 255 bytes on one line of it are kept.
+func (p *Puller) Nack(ctx context.Context, reason string, receipts ...string) error {
+	return p.settle(ctx, "nack", map[string]any{"reason": wire.CleanReason(reason)}, receipts)
 }
 
 // NackIn is Nack with the delay until the next retry, in place of the schedule's.
-func (p *Puller) NackIn(ctx context.Context, delay time.Duration, receipts ...string) error {
-	return p.settle(ctx, "nack", map[string]any{"delay": fmt.Sprintf("%dms", delay.Milliseconds())}, receipts)
+func (p *Puller) NackIn(ctx context.Context, delay time.Duration, reason string, receipts ...string) error {
+	return p.settle(ctx, "nack", map[string]any{"delay": fmt.Sprintf("%dms", delay.Milliseconds()),
+		"reason": wire.CleanReason(reason)}, receipts)
 }
 
 // Dead says that messages are not to be tried again, and why, for people: up to 255 bytes on one line of it are kept.

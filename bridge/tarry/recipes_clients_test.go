@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 // The recipes in other languages, and those for the nats command line, need programs and libraries, which .ci/clients
@@ -19,9 +20,10 @@ func TestRecipes_Python(t *testing.T) {
 	save(t, dir, "push.py", recipe(t, recipes, "### Python: a producer"))
 	save(t, dir, "consume.py", recipe(t, recipes, "### Python: a consumer"))
 	d.runProducer(t, 2, dir, python, "push.py")
+	d.refused(t, dir, recipe(t, recipes, "### Python: a producer"), python, "refused.py")
 	d.runConsumer(t, dir, python, "consume.py")
 	save(t, dir, "pull.py", recipe(t, "docs/consumers.md", "#### Pull with Python"))
-	startDev(t, "").runPuller(t, dir, python, "pull.py")
+	startDev(t, needsToken).runPuller(t, dir, python, "pull.py")
 }
 
 func TestRecipes_Node(t *testing.T) {
@@ -34,9 +36,10 @@ func TestRecipes_Node(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.runProducer(t, 2, dir, node, "push.mjs")
+	d.refused(t, dir, recipe(t, recipes, "### Node: a producer"), node, "refused.mjs")
 	d.runConsumer(t, dir, node, "consume.mjs")
 	save(t, dir, "pull.mjs", recipe(t, "docs/consumers.md", "#### Pull with Node"))
-	startDev(t, "").runPuller(t, dir, node, "pull.mjs")
+	startDev(t, needsToken).runPuller(t, dir, node, "pull.mjs")
 }
 
 func TestRecipes_Java(t *testing.T) {
@@ -45,8 +48,9 @@ func TestRecipes_Java(t *testing.T) {
 	d, dir := startDev(t, ""), t.TempDir()
 	save(t, dir, "Push.java", recipe(t, recipes, "### Java: a producer"))
 	d.runProducer(t, 1, dir, java, "Push.java")
+	d.refused(t, dir, recipe(t, recipes, "### Java: a producer"), java, "Push.java")
 	save(t, dir, "Pull.java", recipe(t, "docs/consumers.md", "#### Pull with Java"))
-	startDev(t, "").runPuller(t, dir, java, "Pull.java")
+	startDev(t, needsToken).runPuller(t, dir, java, "Pull.java")
 }
 
 func TestRecipes_CommandLine(t *testing.T) {
@@ -70,6 +74,23 @@ func TestRecipes_CommandLine(t *testing.T) {
 	if m := next(t, sub); !strings.HasPrefix(m.Header.Get(HeaderID), "order-17-") ||
 		string(m.Data) != `{"order": 17}` || t.Failed() {
 		t.Errorf("got %q with %v after: %s", m.Data, m.Header, said)
+	}
+}
+
+// refused runs a producer whose delays are none: it does not say that its message is stored.
+func (d *dev) refused(t *testing.T, dir, program string, args ...string) {
+	t.Helper()
+	save(t, dir, args[len(args)-1], strings.ReplaceAll(program, `"2s"`, `"2 sec"`))
+	p := d.start(t, dir, args...)
+	select {
+	case err := <-p.done:
+		p.done <- nil // for the clean-up
+		said := p.said.String()
+		if err == nil || strings.Contains(said, "stored: due") || !strings.Contains(said, "invalid_delay") {
+			t.Errorf("%v: %s", err, said)
+		}
+	case <-time.After(time.Minute):
+		t.Errorf("it does not end: %s", p.said)
 	}
 }
 

@@ -30,7 +30,11 @@ func recipe(t *testing.T, page, heading string) string {
 	return program + "\n"
 }
 
-const recipes = "docs/recipes.md"
+const (
+	recipes     = "docs/recipes.md"
+	recipeToken = "the-token-of-the-recipes"
+	needsToken  = "http: {token: " + recipeToken + "}\n" // settings
+)
 
 // save writes a recipe into a file.
 func save(t *testing.T, dir, name, text string) string {
@@ -54,7 +58,7 @@ func (d *dev) start(t *testing.T, dir string, args ...string) *program {
 	t.Helper()
 	p := &program{said: &tail{}, cmd: exec.Command(args[0], args[1:]...), done: make(chan error, 1)}
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, p.said, p.said
-	p.cmd.Env = append(p.cmd.Environ(), "NATS_URL="+d.nats, "TARRY_URL="+d.http)
+	p.cmd.Env = append(p.cmd.Environ(), "NATS_URL="+d.nats, "TARRY_SERVER="+d.http, "TARRY_TOKEN="+recipeToken)
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +214,7 @@ func (d *dev) runPuller(t *testing.T, dir string, args ...string) {
 	p.says(t, "remind 2")
 	becomes(t, c, Ref{ID: "one"}, "delivered")
 	becomes(t, c, Ref{ID: "two"}, "delivered")
-	if dead := becomes(t, c, Ref{ID: "bad"}, "dead"); !strings.Contains(dead.Reason, "sent back after 2 retries") {
+	if dead := becomes(t, c, Ref{ID: "bad"}, "dead"); !strings.Contains(dead.Reason, "sent back after 2 retries: ") {
 		t.Errorf("it died as %+v", dead)
 	}
 }
@@ -258,7 +262,7 @@ func TestRecipes_Go(t *testing.T) {
 	d := startDev(t, "")
 	d.runProducer(t, 1, module(t, recipe(t, recipes, "### Go: a producer")), "./recipe")
 	d.runConsumer(t, module(t, recipe(t, recipes, "### Go: a consumer")), "./recipe")
-	startDev(t, "").runPuller(t, module(t, recipe(t, "docs/consumers.md", "#### Pull with Go")), "./recipe")
+	startDev(t, needsToken).runPuller(t, module(t, recipe(t, "docs/consumers.md", "#### Pull with Go")), "./recipe")
 }
 
 func TestRecipes_PullWithCurl(t *testing.T) {

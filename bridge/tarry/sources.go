@@ -102,9 +102,9 @@ func (s *pullSource) settle(ctx context.Context, h *held, v verdict) error {
 	case v.dead:
 		err = s.p.Dead(ctx, v.err.Error(), receipt)
 	case v.delayed:
-		err = s.p.NackIn(ctx, v.delay, receipt)
+		err = s.p.NackIn(ctx, v.delay, v.err.Error(), receipt)
 	default:
-		err = s.p.Nack(ctx, receipt)
+		err = s.p.Nack(ctx, v.err.Error(), receipt)
 	}
 	if some := Unsettled(nil); errors.As(err, &some) {
 		return some[receipt]

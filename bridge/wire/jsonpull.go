@@ -149,18 +149,19 @@ type Settlement struct {
 	Lease    time.Duration
 }
 
-// DecodeSettlement reads the body of a request with a verb: {"delay":"1m"} of a nack, {"reason":"..."} of dead and
-// {"lease":"1m"} of an extend, which needs it; and with many {"receipts":["...", ...]}.
+// DecodeSettlement reads the body of a request with a verb: {"delay":"1m", "reason":"..."} of a nack, {"reason":"..."}
+// of dead and {"lease":"1m"} of an extend, which needs it; and with many {"receipts":["...", ...]}.
 func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 	all := func(s *Settlement) (list []field) {
+		reason := field{FieldReason, func(f *fields) {
+			text, _ := f.string()
+			s.Reason = CleanReason(text)
+		}}
 		switch verb {
 		case VerbNack:
-			list = delayed(func(d time.Duration) { s.Delay, s.HasDelay = d, true })
+			list = append(delayed(func(d time.Duration) { s.Delay, s.HasDelay = d, true }), reason)
 		case VerbDead:
-			list = []field{{FieldReason, func(f *fields) {
-				text, _ := f.string()
-				s.Reason = CleanReason(text)
-			}}}
+			list = []field{reason}
 		case VerbExtend:
 			list = []field{{FieldLease, func(f *fields) { s.Lease = parsed(f, f.span, ParseLease) }}}
 		}

@@ -27,7 +27,8 @@ func newDead(o outside) *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(newDeadList(o), newRequeue(o), newPurge(o))
-	return settling(o, cmd, wire.VerbDead, wire.FieldReason, "with receipts: why they are dead, for people")
+	return settling(o, cmd, wire.VerbDead,
+		map[string]string{wire.FieldReason: "with receipts: why they are dead, for people"})
 }
 
 func newDeadList(o outside) *cobra.Command {

@@ -80,7 +80,7 @@ func pulledText(t clock, m *client.Pulled) string {
 }
 
 // newSettle makes the command of a verb. flag is the flag that goes with the verb, empty for none.
-func newSettle(o outside, verb, short, flag, usage string) *cobra.Command {
+func newSettle(o outside, verb, short string, usages map[string]string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   verb + " RECEIPT...",
 		Short: short,
@@ -92,20 +92,16 @@ func newSettle(o outside, verb, short, flag, usage string) *cobra.Command {
 			return nil
 		},
 	}
-	return settling(o, cmd, verb, flag, usage)
+	return settling(o, cmd, verb, usages)
 }
 
-// settling makes a command settle the leases of receipts by a verb.
-func settling(o outside, cmd *cobra.Command, verb, flag, usage string) *cobra.Command {
-	if flag != "" {
+// settling makes a command settle the leases of receipts by a verb. usages are those of its flags.
+func settling(o outside, cmd *cobra.Command, verb string, usages map[string]string) *cobra.Command {
+	for flag, usage := range usages {
 		cmd.Flags().String(flag, "", usage)
 	}
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		var names []string
-		if flag != "" {
-			names = append(names, flag)
-		}
-		order, err := fields(cmd, nil, names...)
+		order, err := fields(cmd, nil, slices.Collect(maps.Keys(usages))...)
 		switch {
 		case err != nil:
 			return err
@@ -120,19 +116,20 @@ func settling(o outside, cmd *cobra.Command, verb, flag, usage string) *cobra.Co
 
 func newSettles(o outside) []*cobra.Command {
 	return []*cobra.Command{
-		newSettle(o, wire.VerbAck, "Acknowledge messages that were pulled: they are delivered", "", ""),
-		newSettle(o, wire.VerbNack, "Send messages that were pulled back, for their next retry", wire.FieldDelay,
-			"how long until then (default by the schedule of retries): 10s, 5m"),
-		newSettle(o, wire.VerbExtend, "Hold messages that were pulled for longer", wire.FieldLease,
-			"how long from now: 30s, 10m"),
+		newSettle(o, wire.VerbAck, "Acknowledge messages that were pulled: they are delivered", nil),
+		newSettle(o, wire.VerbNack, "Send messages that were pulled back, for their next retry", map[string]string{
+			wire.FieldDelay:  "how long until then (default by the schedule of retries): 10s, 5m",
+			wire.FieldReason: "why, for people"}),
+		newSettle(o, wire.VerbExtend, "Hold messages that were pulled for longer", map[string]string{
+			wire.FieldLease: "how long from now: 30s, 10m"}),
 		newRelease(o),
 	}
 }
 
 // newRelease makes the command of a consumer's release, and with --id of an operator's.
 func newRelease(o outside) *cobra.Command {
-	cmd := newSettle(o, wire.VerbRelease, "Give messages that were pulled back, which counts as no try", wire.FieldReason,
-		"with --id: why, for the history")
+	cmd := newSettle(o, wire.VerbRelease, "Give messages that were pulled back, which counts as no try",
+		map[string]string{wire.FieldReason: "with --id: why, for the history"})
 	cmd.Use = "release RECEIPT... | release --id ID"
 	cmd.Flags().String("id", "", "free this message, whoever holds it")
 	addName(cmd)

@@ -2,7 +2,6 @@ package lead
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -91,10 +90,7 @@ const refusedTooOften = "refused too often"
 
 // sentBack is the reason of a message that is dead because its consumers sent it back too often.
 func sentBack(m *message.Message, retries int) string {
-	why := fmt.Sprintf("sent back after %d retries", retries)
-	if retries == 1 {
-		why = "sent back after 1 retry"
-	}
+	why := "sent back" + scheduler.After(retries)
 	if said, ok := headerOf(m, scheduler.ReasonHeader); ok {
 		why += ": " + said
 	}

@@ -75,11 +75,12 @@ func TestPull_TriesBySchedule(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		third := poll(t, r, 10)[0]
 		// After the last retry a delay of the consumer's does not keep it alive.
-		over := settle(t, r, third, scheduler.Settlement{Verb: scheduler.Nack, HasDelay: true, Delay: time.Hour})
+		over := settle(t, r, third, scheduler.Settlement{Verb: scheduler.Nack, HasDelay: true, Delay: time.Hour,
+			Said: "no till"})
 		if over.Info.State != message.StateDead {
 			t.Fatalf("it is %s", over.Info.State)
 		}
-		if i := r.Info(a.UID); i.Reason != "consumer worker: sent back after 2 retries" {
+		if i := r.Info(a.UID); i.Reason != "consumer worker: sent back after 2 retries: no till" {
 			t.Fatalf("the reason is %q", i.Reason)
 		}
 		if n := len(r.Nats.Arrived()); n > 0 {
