@@ -124,6 +124,9 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 	say func(word message.WhyWord, detail string, more ...any)) {
 	topic := s.cfg.Topics.Of(i.Topic)
 	say(message.WhyUnpulled, "it is ready, and no consumer has pulled it")
+	if tries := i.Mark.Refusals; tries > 0 {
+		say(message.WhyUnpulled, "it is ready, and no consumer has pulled it since try %d failed", i.Attempt+tries-1)
+	}
 	if topic != nil && topic.Webhook {
 		say(message.WhyWebhook, "it is ready, and an instance posts it when the target has room")
 	}

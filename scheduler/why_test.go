@@ -97,6 +97,10 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 				t.Errorf("paused, for pull %t: %+v", pull, got)
 			}
 		}
+		again := waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic, i.Mark.Refusals = true, "pull.a", 1 })
+		if got := say(again, led); got.Word != message.WhyUnpulled || !strings.Contains(got.Detail, "since try 1 failed") {
+			t.Errorf("consumers had it: %+v", got)
+		}
 		late := waiting(time.Minute, func(i *message.Info) {
 			i.TTL, i.Expires, i.Mark.Refusals = time.Second, now-1000, 1
 		})

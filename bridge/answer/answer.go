@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -129,6 +130,7 @@ func Info(i *message.Info) wire.Info {
 			w.Attempt = 0 // the mark has ended too
 		}
 	}
+	w.LastTry = lastTry(i)
 	if i.Held != nil {
 		w.Consumer, w.LeasedAt = i.Held.Consumer, wire.FormatTime(int64(i.Held.Since))
 		w.LeaseUntil = wire.FormatTime(int64(i.Held.Until))
@@ -150,6 +152,19 @@ func Info(i *message.Info) wire.Info {
 		w.SetBody(i.Body)
 	}
 	return w
+}
+
+// lastTry returns how the last try of a message ended that is not the first, or nil.
+func lastTry(i *message.Info) *wire.Try {
+	if t := i.Mark.Try; t != (message.Try{}) {
+		return &wire.Try{At: wire.FormatTime(int64(t.At)), By: t.Consumer, Outcome: strings.ToValidUTF8(t.How, "")}
+	}
+	for _, h := range i.Headers { // a consumer of NATS pushed it again, with its reason
+		if h.Name == scheduler.ReasonHeader && i.Attempt > 1 {
+			return &wire.Try{At: wire.FormatAt(i.UID.Time()), Outcome: h.Value}
+		}
+	}
+	return nil
 }
 
 // Why returns a reason in the form of answers, or nil without one.

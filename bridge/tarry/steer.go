@@ -49,6 +49,7 @@ type Message struct {
 	Uncertain    bool          // an attempt may have reached consumers
 	Parked       string        // the lane in which the message is held back, or empty
 	Why          Why           // why it is where it is
+	LastTry      Try           `json:"last_try"` // zero if none ended in vain, or none is to come
 	EndedAt      time.Time     `json:"ended_at"`
 	Kind         string        // how it ended, if State does not say: merged, requeued and the like
 	Other        string        // the uid of the message that it was merged into or continues as
@@ -65,6 +66,12 @@ type Message struct {
 type Why struct {
 	Word, Detail, By string
 	Since, Next      time.Time // zero if not known
+}
+
+// Try says how a try ended: when, whose it was if that is known, and what came of it, in words.
+type Try struct {
+	At          time.Time
+	By, Outcome string
 }
 
 // Get looks a message up. It needs a running instance.

@@ -135,6 +135,7 @@ type Info struct {
 	Refusals   uint32              `json:"refusals,omitempty"`
 	Parked     string              `json:"parked,omitempty"`
 	Why        *Why                `json:"why,omitempty"`
+	LastTry    *Try                `json:"last_try,omitempty"` // of a message that consumers had in vain
 	EndedAt    string              `json:"ended_at,omitempty"`
 	Kind       string              `json:"kind,omitempty"`
 	Other      string              `json:"other,omitempty"`
@@ -151,6 +152,13 @@ type Info struct {
 	BodyBase64 []byte              `json:"body_base64,omitempty"`
 	// BodyOmitted reports that the message has a body that is too large for this answer.
 	BodyOmitted bool `json:"body_omitted,omitempty"`
+}
+
+// Try says when a try ended in vain, whose it was if that is known, and what came of it.
+type Try struct {
+	At      string `json:"at"`
+	By      string `json:"by,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
 }
 
 // Why says why a message is where it is. Word is one of a closed list; Detail is for people.

@@ -52,6 +52,7 @@ func messageText(t clock, m *wire.Info) string {
 	line("ttl", m.TTL)
 	line("retry", m.Retry)
 	line("attempt", number(int(m.Attempt)))
+	line("last try", tryText(t, m.LastTry))
 	line("refusals", number(int(m.Refusals)))
 	line("intake", m.Intake)
 	line("durable", m.Durable)
@@ -106,7 +107,7 @@ aside, and in the rejects. The last line says how far it looked.`,
 
 func whyText(t clock, a *wire.WhyList) string {
 	var b strings.Builder
-	one := func(id, uid, topic, state, when string, w *wire.Why) {
+	one := func(id, uid, topic, state, when string, w *wire.Why, last *wire.Try) {
 		if id != uid && uid != "" {
 			id += " (" + uid + ")"
 		}
@@ -115,7 +116,8 @@ func whyText(t clock, a *wire.WhyList) string {
 			return
 		}
 		fmt.Fprintf(&b, "  %s\n", strings.TrimSuffix(w.Word+": "+printable(w.Detail, ""), ": "))
-		for _, f := range [][2]string{{"by", w.By}, {"since", t.at(w.Since)}, {"next", t.at(w.Next)}} {
+		for _, f := range [][2]string{{"by", w.By}, {"since", t.at(w.Since)}, {"next", t.at(w.Next)},
+			{"last try", tryText(t, last)}} {
 			if f[1] != "" {
 				fmt.Fprintf(&b, "  %-5s %s\n", f[0], printable(f[1], ""))
 			}
@@ -123,11 +125,11 @@ func whyText(t clock, a *wire.WhyList) string {
 	}
 	for i := range a.Messages {
 		m := &a.Messages[i]
-		one(m.ID, m.UID, m.Topic, m.State, "due "+t.at(m.Due), m.Why)
+		one(m.ID, m.UID, m.Topic, m.State, "due "+t.at(m.Due), m.Why, m.LastTry)
 	}
 	for i := range a.Pushes {
 		p := &a.Pushes[i]
-		one(p.ID, p.UID, p.Topic, "a push", "stored by NATS "+t.at(p.At), p.Why)
+		one(p.ID, p.UID, p.Topic, "a push", "stored by NATS "+t.at(p.At), p.Why, nil)
 	}
 	var looked []string
 	for _, p := range a.Looked {
@@ -141,6 +143,18 @@ func whyText(t clock, a *wire.WhyList) string {
 	}
 	b.WriteString("looked at " + strings.Join(looked, "; ") + "\n")
 	return b.String()
+}
+
+// tryText says when a try ended, whose it was and what came of it.
+func tryText(t clock, last *wire.Try) string {
+	if last == nil {
+		return ""
+	}
+	text := t.at(last.At)
+	if last.By != "" {
+		text += " by " + last.By
+	}
+	return strings.TrimSuffix(text+": "+last.Outcome, ": ")
 }
 
 func newList(o outside) *cobra.Command {

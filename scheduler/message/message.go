@@ -120,7 +120,19 @@ type Mark struct {
 	Changes uint32
 	// Lane names the lane that the message waits in, or is empty if it waits in its bucket.
 	Lane Lane
+	// Try is the last lease that ended in vain, zero if there was none. The journal keeps it in the history alone.
+	Try Try
 }
+
+// Try is how a consumer's lease ended in vain.
+type Try struct {
+	At       Milli
+	Consumer string
+	How      string // up to TryMost bytes
+}
+
+// TryMost is how many bytes a Try keeps of how it ended.
+const TryMost = 120
 
 // Older reports whether a push was stored before the push other, whose content waits under the name. Between two pushes
 // of the intake the stream's sequence decides, because the clock that stamps them may step back; but only if other was

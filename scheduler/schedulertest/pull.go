@@ -288,9 +288,16 @@ var pullPromises = []promise{
 		if got.Info.Due != back.Number || got.Info.Version != 2 || got.Info.Mark.Refusals != 1 {
 			t.Fatalf("sent back: %s", describe(got.Info))
 		}
+		try := message.Try{At: t.now, Consumer: "worker", How: "sent back"}
+		if now := t.get(m.UID); now.Mark.Try != try {
+			t.Fatalf("its last try: %+v", now.Mark.Try)
+		}
 		t.wantNothing(2)
 		t.pass(time.Minute)
 		again := t.pull(m, 3)
+		if now := t.get(m.UID); now.Mark.Try != try { // also while another consumer has it
+			t.Fatalf("its last try: %+v", now.Mark.Try)
+		}
 		if again.Mark.Refusals != 1 || again.Due != back.Number {
 			t.Fatalf("again: %+v", again.Message)
 		}
@@ -328,7 +335,8 @@ var pullPromises = []promise{
 			t.settle(of(m, scheduler.Nack, nonce), scheduler.SettleDone, message.StateWaiting)
 			m.Due = 0
 			late := push(10*i+2, how, key, ForPull(), On(work), Stored(1), Comparing(0, t.now.Add(-1000*time.Hour)))
-			t.merged(late, live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2})) // older: it changes nothing
+			t.merged(late, live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2,
+				Try: message.Try{At: t.now, Consumer: "worker"}})) // older: it changes nothing
 			later := t.one(push(10*i+3, how, key, ForPull(), Direct(), Content("b"), On(work)))
 			if got := t.get(m.UID); got.State != message.StateCanceled || got.Kind != message.KindGaveWay ||
 				got.Version != 4 || len(got.Body) > 0 {
@@ -387,7 +395,8 @@ var pullPromises = []promise{
 		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleDone, message.StateWaiting)
 		m.Due = 0
 		older := push(10, message.MergeKeep, ForPull(), Stored(10), Content("old"), On(work))
-		t.merged(older, live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2}))
+		t.merged(older, live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 2,
+			Try: message.Try{At: t.now, Consumer: "worker"}}))
 	}},
 	{name: "what consumers have tried gets other content under another uid alone", recorded: true, check: func(t *trial) {
 		m := t.one(Message(1, Named("order-1"), ForPull(), On(work), TTL(time.Minute), inLine))
@@ -395,7 +404,8 @@ var pullPromises = []promise{
 		t.pass(time.Second)
 		t.pull(m, 1)
 		t.settle(of(m, scheduler.Nack, 1), scheduler.SettleDone, message.StateWaiting)
-		stands := live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 1})
+		stands := live(m, message.StateWaiting, message.Mark{Refusals: 1, Changes: 1,
+			Try: message.Try{At: t.now, Consumer: "worker"}})
 		stands.Due, stands.Expires = 0, m.Due.Add(time.Minute) // the retry's time, and that of the push
 		if got := t.get(m.UID); describe(got) != describe(stands) {
 			t.Fatalf("sent back: %s", describe(got))

@@ -191,10 +191,10 @@ func (b *bucket) amends(e *entry, a *scheduler.Amend) scheduler.AmendCode {
 func (b *bucket) amend(e *entry, a *scheduler.Amend, now message.Milli) {
 	m, old := *e.message, e.message.Due
 	m.Due, m.Priority = a.Due, a.Priority
-	mark := message.Mark{Handed: m.Mark.Handed, Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
+	mark := message.Mark{Handed: m.Mark.Handed, Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1, Try: m.Mark.Try}
 	if !keepsContent(&m, a) {
 		m.Headers, m.Body = a.Message.Headers, a.Message.Body
-		mark.Refusals = 0 // NATS has not refused the new content
+		mark.Refusals, mark.Try = 0, message.Try{} // NATS has not refused the new content
 	}
 	b.leave(e)
 	if e.message = &m; a.Due != old {

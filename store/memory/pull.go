@@ -444,12 +444,14 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, handed bool, term uint6
 		return
 	}
 	change := b.tried(e, l, term, now)
+	how := (&cause{s.Kind, "", s.Reason}).words(false)
 	b.leave(e)
 	mark := e.message.Mark
 	mark.Handed = mark.Handed || handed && !counts
 	if counts {
 		e.message.Due = s.Number
 		mark.Refusals++
+		mark.Try = message.Try{At: now, Consumer: l.Consumer, How: how[:min(len(how), message.TryMost)]}
 		mark.Uncertain = uncertain // a later due time would lie beyond the doubt
 	}
 	if changed := counts || s.Kind != message.KindPlain; changed {
@@ -457,7 +459,7 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, handed bool, term uint6
 		change.State, change.Version, change.Due, change.Refusals = message.StateWaiting, 1+uint64(mark.Changes),
 			e.message.Due, mark.Refusals
 		change.Kind, change.Message = s.Kind, nil
-		change.Reason = scheduler.ByConsumer(l.Consumer, (&cause{s.Kind, "", s.Reason}).words(false))
+		change.Reason = scheduler.ByConsumer(l.Consumer, how)
 		b.note(change)
 	}
 	e.pull.lease, e.pull.keeps = nil, counts && e.message.Serial

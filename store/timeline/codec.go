@@ -339,7 +339,8 @@ func unpackInfo(uid message.UID, s string, claimed bool, mark string) (message.I
 	return info, nil
 }
 
-// packMark returns the text of a mark: "1:<refusals>:<changes>:<lane>", or the empty string for the zero mark.
+// packMark returns the text of a mark: "1:<refusals>:<changes>:<lane>", and where a lease ended in vain
+// "\x00<at>\x00<consumer>\x00<how>"; or the empty string for the zero mark.
 func packMark(m message.Mark) string {
 	if m == (message.Mark{}) {
 		return ""
@@ -351,14 +352,21 @@ func packMark(m message.Mark) string {
 	if m.Handed {
 		flags += 2
 	}
+	try := ""
+	if m.Try != (message.Try{}) {
+		try = fmt.Sprintf("\x00%d\x00%s\x00%s", m.Try.At, m.Try.Consumer, m.Try.How)
+	}
 	return strconv.Itoa(flags) + ":" + strconv.FormatUint(uint64(m.Refusals), 10) + ":" +
-		strconv.FormatUint(uint64(m.Changes), 10) + ":" + string(m.Lane)
+		strconv.FormatUint(uint64(m.Changes), 10) + ":" + string(m.Lane) + try
 }
 
 func unpackMark(s string) (message.Mark, error) {
 	if s == "" {
 		return message.Mark{}, nil
 	}
+	s, try, tried := strings.Cut(s, "\x00")
+	at, try, _ := strings.Cut(try, "\x00")
+	consumer, how, _ := strings.Cut(try, "\x00")
 	flags, rest, ok := strings.Cut(s, ":")
 	refusals, rest, ok2 := strings.Cut(rest, ":")
 	changes, lane, ok3 := strings.Cut(rest, ":")
@@ -367,8 +375,13 @@ func unpackMark(s string) (message.Mark, error) {
 	if !ok || !ok2 || !ok3 || err != nil || err2 != nil || len(flags) != 1 || flags < "0" || flags > "3" {
 		return message.Mark{}, fmt.Errorf("%w: mark %.40q", scheduler.ErrUnreadable, s)
 	}
-	return message.Mark{Uncertain: flags == "1" || flags == "3", Handed: flags >= "2", Refusals: uint32(n),
-		Changes: uint32(c), Lane: message.Lane(lane)}, nil
+	mark := message.Mark{Uncertain: flags == "1" || flags == "3", Handed: flags >= "2", Refusals: uint32(n),
+		Changes: uint32(c), Lane: message.Lane(lane)}
+	if tried {
+		when, _ := strconv.ParseInt(at, 10, 64)
+		mark.Try = message.Try{At: message.Milli(when), Consumer: consumer, How: how}
+	}
+	return mark, nil
 }
 
 // versionOf returns the version of a message by its mark or, once it has ended, by its record, of which the first

@@ -114,11 +114,19 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	if attempt != 2 {
 		t.Errorf("after a release it is attempt %v", attempt)
 	}
-	call(http.MethodPost, "/v1/leases/"+receipt+"/nack", fields{"delay": "1ms"}, http.StatusOK)
+	call(http.MethodPost, "/v1/leases/"+receipt+"/nack", fields{"delay_ms": 1, "reason": "the till\nis closed"},
+		http.StatusOK)
+	if out, _ := d.Cli(t, "why", "tried"); !strings.Contains(out, "  last try 2") ||
+		!strings.Contains(out, ": sent back: the till is closed\n") {
+		t.Errorf("why says %s", out)
+	}
 	receipt, attempt = one("tried", nil)
-	a := call(http.MethodPost, "/v1/leases/"+receipt+"/nack", nil, http.StatusOK)
+	a := call(http.MethodPost, "/v1/leases/"+receipt+"/nack", fields{"reason": "still closed"}, http.StatusOK)
 	if a["state"] != "dead" || attempt != 3 {
 		t.Errorf("after attempt %v: %v", attempt, a)
+	}
+	if out, _ := d.Cli(t, "get", "tried"); !strings.Contains(out, "sent back after 2 retries: still closed\n") {
+		t.Errorf("get says %s", out)
 	}
 	call(http.MethodPost, "/v1/dead/requeue", fields{"id": "tried"}, http.StatusOK)
 	receipt, _ = one("tried", nil)

@@ -244,6 +244,7 @@ local function merge(uid, packed, early, mode, wait, into, entries)
     if fresh[into] then fresh[into] = value else known[into] = value end -- its topic stays
   end
   marks[into] = (handed(mark) and '2:' or '0:') .. refusals .. ':' .. changed .. ':' .. place
+    .. (refusals ~= '0' and last(mark) or '')
   push(log, into, amended(value, marks[into], cause, new))
   cause = because(KIND_MERGED, into)
   local record = ending(STATE_CANCELED, packed, tonumber(now), false, cause, 1)

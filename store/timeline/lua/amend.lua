@@ -41,6 +41,7 @@ if other then
 end
 local was = mark
 mark = (handed(mark) and '2:' or '0:') .. refusals .. ':' .. string.format('%.0f', have) .. ':'
+  .. (refusals ~= '0' and last(mark) or '')
 local before = head(DUE)
 -- A time to live counts from when the message was last asked to be due. A retry is not asked for.
 local expires = due(value) == due(old) and redis.call('ZSCORE', EXPIRES, uid) or nil

@@ -140,8 +140,11 @@ end
 
 -- lane returns the lane that a mark names, or nil.
 local function lane(mark)
-  return mark and string.match(mark, '^%d+:%d+:%d+:(.+)$')
+  return mark and string.match(mark, '^%d+:%d+:%d+:([^%z]+)')
 end
+
+-- last returns what a mark says of the last lease that ended in vain, as it stands there, or ''.
+local function last(mark) return string.match(mark or '', '%z.*$') or '' end
 
 -- parked returns the ZSET of a lane. behind returns the ZSET of the messages that stand in the lane later than their
 -- own place, ordered by their own place.
@@ -349,7 +352,7 @@ end
 -- amended returns the outbox's form of a message that continues to wait; given is its packed form if the content
 -- changed, else ''.
 local function amended(packed, mark, cause, given)
-  mark = string.sub(mark, 1, 255)
+  mark = string.match(string.sub(mark, 1, 255), '^[^%z]*')
   return string.char(FORM_AMENDED) .. string.sub(packed, 4, 11) .. string.char(#mark) .. mark
     .. string.char(#cause) .. cause .. given
 end

@@ -121,7 +121,8 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
       refusals = string.format('%.0f', tonumber(refusals) + 1)
     end
     local flags = (uncertain(mark) and 1 or 0) + (handed(mark) and 2 or 0)
-    mark = table.concat({flags, refusals, string.format('%.0f', changes(mark) + 1), ''}, ':')
+    local try = counts and '\0' .. ARGV[2] .. '\0' .. consumer .. '\0' .. string.sub(reason, 1, 120) or last(mark)
+    mark = table.concat({flags, refusals, string.format('%.0f', changes(mark) + 1), try}, ':')
     redis.call('HSET', MARK, uid, mark)
     change(uid, from, attempt, '0', amended(packed, mark, cause(kind, reason, consumer), ''))
   end
