@@ -20,6 +20,10 @@ func TestRecipes_Python(t *testing.T) {
 	save(t, dir, "push.py", recipe(t, recipes, "### Python: a producer"))
 	save(t, dir, "consume.py", recipe(t, recipes, "### Python: a consumer"))
 	d.runProducer(t, 2, dir, python, "push.py")
+	save(t, dir, "start.py", recipe(t, "docs/start-scripts.md", "## Python"))
+	if said := d.start(t, dir, python, "start.py").end(t); !strings.HasSuffix(said, "\narrived: order 17\n") {
+		t.Errorf("the first program says %s", said)
+	}
 	d.refused(t, dir, recipe(t, recipes, "### Python: a producer"), python, "refused.py")
 	d.runConsumer(t, dir, python, "consume.py")
 	save(t, dir, "pull.py", recipe(t, "docs/consumers.md", "#### Pull with Python"))
@@ -36,6 +40,10 @@ func TestRecipes_Node(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.runProducer(t, 2, dir, node, "push.mjs")
+	save(t, dir, "start.mjs", recipe(t, "docs/start-scripts.md", "## Node"))
+	if said := d.start(t, dir, node, "start.mjs").end(t); !strings.HasSuffix(said, "\narrived: order 17\n") {
+		t.Errorf("the first program says %s", said)
+	}
 	d.refused(t, dir, recipe(t, recipes, "### Node: a producer"), node, "refused.mjs")
 	d.runConsumer(t, dir, node, "consume.mjs")
 	save(t, dir, "pull.mjs", recipe(t, "docs/consumers.md", "#### Pull with Node"))

@@ -262,6 +262,10 @@ func TestRecipes_Go(t *testing.T) {
 	d := startDev(t, "")
 	d.runProducer(t, 1, module(t, recipe(t, recipes, "### Go: a producer")), "./recipe")
 	d.runConsumer(t, module(t, recipe(t, recipes, "### Go: a consumer")), "./recipe")
+	start := module(t, recipe(t, "docs/start-go.md", "Save this as `main.go`, then `go mod tidy && go run .`:"))
+	if said := d.start(t, start, "./recipe").end(t); !strings.HasSuffix(said, "\narrived: order 17\n") {
+		t.Errorf("the first program says %s", said)
+	}
 	startDev(t, needsToken).runPuller(t, module(t, recipe(t, "docs/consumers.md", "#### Pull with Go")), "./recipe")
 }
 

@@ -143,3 +143,18 @@ func TestFrames_AreThoseOfTheTour(t *testing.T) {
 		t.Error("a page without a tour has frames")
 	}
 }
+
+// A page to start with is read in one go.
+func TestStartPages_StayShort(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob(filepath.Join(root, "docs", "start-*.md"))
+	if err != nil || len(pages) != 4 {
+		t.Fatalf("found %v, %v", pages, err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if lines := strings.Count(string(text), "\n"); err != nil || lines > 60 {
+			t.Errorf("%s has %d lines, want at most 60, %v", page, lines, err)
+		}
+	}
+}

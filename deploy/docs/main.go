@@ -11,7 +11,6 @@ import (
 	"fmt"
 	"html"
 	"os"
-	"regexp"
 	"strings"
 )
 
@@ -52,6 +51,7 @@ const head = `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %[1]d %[2]d" 
 rect { fill: #f6f8fa; stroke: #818b98; }
 text { fill: #1f2328; font: 14px ui-monospace, "Liberation Mono", monospace; white-space: pre; }
 .command { fill: #0969da; font-weight: 600; }
+.note { fill: #818b98; }
 @media (prefers-color-scheme: dark) {
   rect { fill: #151b23; stroke: #656c76; }
   text { fill: #f0f6fc; }
@@ -64,9 +64,6 @@ text { fill: #1f2328; font: 14px ui-monospace, "Liberation Mono", monospace; whi
 </style>
 <rect x="1" y="1" width="%[3]d" height="%[4]d" rx="8"/>
 `
-
-// moment is a time as the commands print it; the picture shows none, so that it does not age.
-var moment = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+Z`)
 
 // frames returns the tour of a page as an SVG.
 func frames(page string) (string, error) {
@@ -82,7 +79,7 @@ func frames(page string) (string, error) {
 	for line := range strings.Lines(tour) {
 		y += lineHeight
 		class := ""
-		if strings.HasPrefix(line, "$ ") {
+		if strings.HasPrefix(line, "$ ") || strings.HasPrefix(line, "# ") {
 			if step > 0 {
 				b.WriteString("</g>\n")
 			}
@@ -90,7 +87,10 @@ func frames(page string) (string, error) {
 			step++
 			class = ` class="command"`
 		}
-		line = moment.ReplaceAllString(strings.TrimSuffix(line, "\n"), "hh:mm:ss")
+		if strings.HasPrefix(line, "# ") {
+			class = ` class="note"`
+		}
+		line = strings.TrimSuffix(line, "\n")
 		fmt.Fprintf(&b, "<text x=\"%d\" y=\"%d\"%s>%s</text>\n", margin, y, class, html.EscapeString(line))
 	}
 	b.WriteString("</g>\n</svg>\n")

@@ -18,7 +18,8 @@ need /usr/bin/java default-jre-headless
 need /usr/sbin/mariadbd mariadb-server
 need /usr/bin/beanstalkd beanstalkd
 need /usr/bin/chromium-headless-shell chromium-headless-shell
-# What .ci/test checks the scripts and the alerts with.
+# What .ci/test checks the scripts, the alerts and the pages with.
+need /usr/bin/curl curl
 need /usr/bin/luacheck lua-check
 need /usr/bin/shellcheck shellcheck
 need /usr/bin/promtool prometheus
