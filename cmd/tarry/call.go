@@ -47,12 +47,24 @@ func connect(o outside, cmd *cobra.Command, timeout time.Duration) (c *client.Cl
 	if err != nil {
 		return nil, false, err
 	}
+	if text := strange(o.environ); text != "" && o.terminal {
+		_, _ = fmt.Fprintln(o.err, "tarry: "+text)
+	}
 	secure, err := settings.Config()
 	if err != nil {
 		return nil, false, usage("%s", err)
 	}
 	return client.New(client.Config{Server: settings.Server, Token: settings.Token.Reveal(),
 		Timeout: cmp.Or(timeout, settings.Timeout), Agent: "tarry/" + build().Version, TLS: secure}), settings.JSON, nil
+}
+
+// strange says that variables of the environment are ignored, or nothing without any.
+func strange(environ []string) string {
+	names := config.Strangers(environ)
+	if len(names) == 0 {
+		return ""
+	}
+	return printable(strings.Join(names, ", "), "") + ": no setting of tarry has this name; ignored"
 }
 
 // get asks an instance.

@@ -393,6 +393,12 @@ func TestCommands_TakeWhatPeopleType(t *testing.T) {
 	tarry(t, "", nil, "cluster", "--config", file).want(t, exitDone, "namespace shop")
 	tarry(t, "", []string{"TARRY_CONFIG=" + file}, "cluster").want(t, exitDone, "namespace shop")
 	tarry(t, "", []string{"TARRY_HTTP_LISTEN=:" + port}, "cluster").want(t, exitDone, "namespace shop")
+	// somebody else's variable stops no command
+	tarry(t, "", append(environ, "TARRY_URL=x", "TARRY_NATS_PORT=1"), "cluster").want(t, exitDone, "namespace shop")
+	if got, want := strange([]string{"TARRY_URL=x", "TARRY_\x1b=x"}), `"TARRY_\x1b, TARRY_URL": no setting of tarry has `+
+		`this name; ignored`; got != want {
+		t.Errorf("it says %s, want %s", got, want)
+	}
 	// the environment is stronger than the file
 	other := []string{"TARRY_HTTP_LISTEN=127.0.0.1:1", "TARRY_CONFIG=" + file}
 	tarry(t, "", other, "cluster").want(t, exitFailed, "call http://127.0.0.1:1: ")

@@ -73,6 +73,9 @@ func instance(cmd *cobra.Command, o outside, load func(*pflag.FlagSet, []string)
 	if err != nil {
 		return err
 	}
+	if text := strange(o.environ); text != "" {
+		log.Warn().Msg(text)
+	}
 	a, err := app.New(cmd.Context(), cfg, app.Options{Version: build().Version, Log: log})
 	if err != nil {
 		return err

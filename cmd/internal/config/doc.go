@@ -23,10 +23,11 @@
 //
 //   - A YAML key without a value and an empty environment variable count as not given. An empty flag and a quoted
 //     empty YAML text do count: they clear a setting that may be empty and are refused for any other.
-//   - A name that no command has is refused, with the nearest known one. One file and one environment may serve
-//     several commands: client settings are left alone by the daemons, and the other commands leave the daemons' alone.
-//     But a file for tarry serve with a setting that only tarry dev has (or the other way round) is refused, since it
-//     would change nothing.
+//   - A name that no command has is refused, with the nearest known one; of the environment only one that is near to a
+//     setting's name, and only by an instance: other variables may be somebody else's, and are warned of. One file and
+//     one environment may serve several commands: client settings are left alone by the daemons, and the other commands
+//     leave the daemons' alone. But a file for tarry serve with a setting that only tarry dev has (or the other way
+//     round) is refused, since it would change nothing.
 //   - The variables that Kubernetes sets for a service called "tarry" (TARRY_PORT=tcp://..., TARRY_SERVICE_HOST)
 //     are not settings and are skipped.
 //

@@ -197,32 +197,59 @@ func (l *loader) err() error { return errors.Join(l.problems...) }
 // environ returns the layer of the environment. An empty variable counts as absent: compose files pass absent values
 // that way.
 func (l *loader) environ(environ []string) layer {
-	names := map[string]setting{}
-	var known, unknown []string
-	for _, s := range append([]setting{configFile()}, settings()...) {
-		names[s.env()] = s
+	names := byVariable()
+	var known []string
+	for key, s := range names {
 		if s.of&l.command != 0 {
-			known = append(known, s.env())
+			known = append(known, key)
 		}
 	}
+	slices.Sort(known)
 	values := map[string]any{}
 	for _, entry := range environ {
 		key, value, _ := strings.Cut(entry, "=")
 		switch s, ok := names[key]; {
 		case ok && value != "" && l.wants(s):
 			values[s.name] = value
-		case ok || !strings.HasPrefix(key, envPrefix):
-		case isList(key):
-			if value != "" {
-				l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
-			}
-		case !fromKubernetes(key, value):
-			unknown = append(unknown, key)
+		case value != "" && isList(key):
+			l.add(&Problem{Name: key, Wrong: "is a list of sections, which only a file can hold"})
 		}
 	}
-	slices.Sort(unknown)
-	l.unknown(slices.Compact(unknown), known, "")
+	// A name that is near to a setting's stops an instance. Others may be somebody else's, and stop nobody.
+	l.unknown(slices.DeleteFunc(Strangers(environ), func(key string) bool {
+		return l.command == client || !near(key, known)
+	}), known, "")
 	return layer{values, envName}
+}
+
+// byVariable returns the settings by the names of their variables.
+func byVariable() map[string]setting {
+	names := map[string]setting{}
+	for _, s := range append([]setting{configFile()}, settings()...) {
+		names[s.env()] = s
+	}
+	return names
+}
+
+// Strangers returns the variables of the environment, sorted, that look like tarry's and are no settings.
+func Strangers(environ []string) (strangers []string) {
+	names := byVariable()
+	for _, entry := range environ {
+		key, value, _ := strings.Cut(entry, "=")
+		if _, ok := names[key]; !ok && strings.HasPrefix(key, envPrefix) && !isList(key) && !fromKubernetes(key, value) {
+			strangers = append(strangers, key)
+		}
+	}
+	slices.Sort(strangers)
+	return slices.Compact(strangers)
+}
+
+// near reports whether a variable was probably meant as one of the known: mistyped, or in one of their sections.
+func near(key string, known []string) bool {
+	return mistyped(key, known) != "" || slices.ContainsFunc(known, func(k string) bool {
+		section, _, is := strings.Cut(strings.TrimPrefix(k, envPrefix), "_")
+		return is && strings.HasPrefix(key, envPrefix+section+"_")
+	})
 }
 
 // wants reports whether the command reads a setting. A client command also reads the settings that locate an instance

@@ -118,9 +118,20 @@ func (l *loader) unknown(names, known []string, source string) {
 	}
 }
 
-// nearest finds the known name that was probably meant: the one with the fewest typing mistakes, if they are few for
-// its length, else the only one that ends in the same word.
+// nearest finds the known name that was probably meant: the mistyped one, else the only one that ends in the same word.
 func nearest(name string, known []string) string {
+	if meant := mistyped(name, known); meant != "" {
+		return meant
+	}
+	same := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return lastWord(k) != lastWord(name) })
+	if len(same) == 1 {
+		return same[0]
+	}
+	return ""
+}
+
+// mistyped finds the known name with the fewest typing mistakes, if they are few for its length.
+func mistyped(name string, known []string) string {
 	folded := fold(name)
 	if len(folded) > 128 {
 		return ""
@@ -131,14 +142,7 @@ func nearest(name string, known []string) string {
 			best, least = k, d
 		}
 	}
-	if best != "" {
-		return best
-	}
-	same := slices.DeleteFunc(slices.Clone(known), func(k string) bool { return lastWord(k) != lastWord(name) })
-	if len(same) == 1 {
-		return same[0]
-	}
-	return ""
+	return best
 }
 
 func fold(name string) string {

@@ -3,6 +3,7 @@ package config
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -223,26 +224,35 @@ func TestUnknownNamesAreRefusedWithTheNearestOne(t *testing.T) {
 		}
 	}
 	for env, want := range map[string]string{
-		"TARRY_HTTP_LISEN=x":      "TARRY_HTTP_LISEN: is not a setting of tarry (did you mean TARRY_HTTP_LISTEN?)",
-		"TARRY_SERVERS=x":         "TARRY_SERVERS: is not a setting of tarry (did you mean TARRY_ZOOKEEPER_SERVERS?)",
-		"TARRY_HTTPLISTEN=x":      "(did you mean TARRY_HTTP_LISTEN?)",
-		"TARRY_http_listen=x":     "(did you mean TARRY_HTTP_LISTEN?)",
-		"TARRY_CONFG=x":           "(did you mean TARRY_CONFIG?)",
-		"TARRY_FROBNICATE=x":      "TARRY_FROBNICATE: is not a setting of tarry",
-		"TARRY_FROBNICATE=":       "TARRY_FROBNICATE: is not a setting of tarry",
-		"TARRY_=x":                "TARRY_: is not a setting of tarry",
-		"TARRY_JOURNAL_DNS=x":     "TARRY_JOURNAL_DNS: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)",
-		"TARRY_TOPICS=x":          "TARRY_TOPICS: is a list of sections, which only a file can hold",
-		"TARRY_HTTP_TOKENS=x":     "TARRY_HTTP_TOKENS: is a list of sections, which only a file can hold",
-		"TARRY_NATS_PORT=4222":    "TARRY_NATS_PORT: is not a setting of tarry",
-		"TARRY_SERVICE_PORT=http": "TARRY_SERVICE_PORT: is not a setting of tarry",
-		"TARRY_SERVICE_HOST=me":   "TARRY_SERVICE_HOST: is not a setting of tarry",
-		"TARRY_PORT_X_TCP=1":      "TARRY_PORT_X_TCP: is not a setting of tarry",
+		"TARRY_HTTP_LISEN=x":   "TARRY_HTTP_LISEN: is not a setting of tarry (did you mean TARRY_HTTP_LISTEN?)",
+		"TARRY_HTTPLISTEN=x":   "(did you mean TARRY_HTTP_LISTEN?)",
+		"TARRY_http_listen=x":  "(did you mean TARRY_HTTP_LISTEN?)",
+		"TARRY_CONFG=x":        "(did you mean TARRY_CONFIG?)",
+		"TARRY_JOURNAL_DNS=x":  "TARRY_JOURNAL_DNS: is not a setting of tarry (did you mean TARRY_JOURNAL_DSN?)",
+		"TARRY_TOPICS=x":       "TARRY_TOPICS: is a list of sections, which only a file can hold",
+		"TARRY_HTTP_TOKENS=x":  "TARRY_HTTP_TOKENS: is a list of sections, which only a file can hold",
+		"TARRY_NATS_PORT=4222": "TARRY_NATS_PORT: is not a setting of tarry",
+		"TARRY_REDIS_URL=x":    "TARRY_REDIS_URL: is not a setting of tarry (did you mean TARRY_NATS_URL?)",
 	} {
 		_, err := LoadServe(nil, []string{env})
 		if err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, ErrRefused) {
 			t.Errorf("environment %q: got %v, want %s", env, err, want)
 		}
+		if name, _, _ := strings.Cut(env, "="); !slices.Contains([]string{"TARRY_TOPICS", "TARRY_HTTP_TOKENS"}, name) {
+			if _, err := LoadClient(nil, []string{env}); err != nil { // no command of the client stops for it
+				t.Errorf("environment %q: the client commands say %v", env, err)
+			}
+		}
+	}
+	// What is near to none may be somebody else's.
+	others := []string{"TARRY_URL=x", "TARRY_FROBNICATE=", "TARRY_=x", "TARRY_SERVICE_PORT=http", "TARRY_PORT_X_TCP=1",
+		"TARRY_PORT=tcp://10.0.0.1:80", "PATH=x", "TARRY_LOG_LEVEL=debug"}
+	if _, err := LoadServe(nil, others); err != nil {
+		t.Errorf("%v: %v", others, err)
+	}
+	if got, want := Strangers(others), []string{"TARRY_", "TARRY_FROBNICATE", "TARRY_PORT_X_TCP", "TARRY_SERVICE_PORT",
+		"TARRY_URL"}; !slices.Equal(got, want) {
+		t.Errorf("strangers are %v, want %v", got, want)
 	}
 }
 
@@ -263,8 +273,8 @@ func TestManyUnknownNamesAreToldInBrief(t *testing.T) {
 
 func TestAFileThatIsMissingOrTooLargeIsRefusedAlone(t *testing.T) {
 	t.Parallel()
-	_, err := LoadServe(flagsOf(t, serve, "--config=none.yaml", "--buckets=0"), []string{"TARRY_X=1"})
-	want := "TARRY_X: is not a setting of tarry\n" +
+	_, err := LoadServe(flagsOf(t, serve, "--config=none.yaml", "--buckets=0"), []string{"TARRY_BUCKET=1"})
+	want := "TARRY_BUCKET: is not a setting of tarry (did you mean TARRY_BUCKETS?)\n" +
 		`config: "none.yaml" cannot be read: no such file or directory, from --config`
 	if err == nil || err.Error() != want {
 		t.Errorf("got\n%v\nwant\n%s", err, want)
