@@ -2,6 +2,7 @@ package site
 
 import (
 	"fmt"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -36,13 +37,15 @@ func (s *Site) Queue(h *History) {
 	s.T.Helper()
 	for w := range workers {
 		nc := s.Connect(fmt.Sprintf("core worker %d", w))
+		handled := new(atomic.Int64)
 		sub, err := nc.QueueSubscribe(CoreSubject+">", "workers", func(m *nats.Msg) {
 			h.arrived(m.Subject, m.Header, m.Data, 0)
+			handled.Add(1)
 		})
 		if err != nil {
 			s.T.Fatal(err)
 		}
-		s.workers = append(s.workers, worker{nc, sub})
+		s.workers = append(s.workers, worker{nc, sub, handled})
 		if err := nc.Flush(); err != nil {
 			s.T.Fatal(err)
 		}
@@ -51,8 +54,9 @@ func (s *Site) Queue(h *History) {
 
 // worker is one of the queue group.
 type worker struct {
-	nc  *nats.Conn
-	sub *nats.Subscription
+	nc      *nats.Conn
+	sub     *nats.Subscription
+	handled *atomic.Int64 // messages
 }
 
 // CaughtUp waits until the queue group has seen all that nats-server sent it so far.
@@ -65,6 +69,10 @@ func (s *Site) CaughtUp() {
 			}
 			if n, _, err := w.sub.Pending(); err != nil || n > 0 {
 				return fmt.Errorf("%d messages are before a worker: %w", n, err)
+			}
+			// What it has taken it may not have noted yet: on a busy machine that lasts.
+			if n, err := w.sub.Delivered(); err != nil || n > w.handled.Load() {
+				return fmt.Errorf("a worker has noted %d of %d messages: %w", w.handled.Load(), n, err)
 			}
 		}
 		return nil
