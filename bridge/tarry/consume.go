@@ -1,9 +1,12 @@
 package tarry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"runtime/debug"
 	"slices"
 	"sync"
 	"time"
@@ -85,6 +88,13 @@ func Drain(d time.Duration) ConsumeOption { return func(c *consumer) { c.drain =
 // WithHooks observes the consumer.
 func WithHooks(h Hooks) ConsumeOption { return func(c *consumer) { c.hooks = h } }
 
+// WithLogger sets where the consumer logs: slog.Default() by default; nil logs nothing. It logs messages that failed,
+// panics with their stack, what was handled and could not be settled, and trouble, at most every 10 seconds; never
+// headers or bodies.
+func WithLogger(l *slog.Logger) ConsumeOption {
+	return func(c *consumer) { c.log = cmp.Or(l, slog.New(slog.DiscardHandler)) }
+}
+
 // Source is where a consumer gets its messages: [FromPull] or [FromJetStream].
 type Source interface {
 	// feeds are what the source fetches from.
@@ -124,8 +134,10 @@ type consumer struct {
 	timeout time.Duration
 	drain   time.Duration
 	hooks   Hooks
+	log     *slog.Logger
 
 	mu    sync.Mutex
+	said  time.Time // when trouble was logged last
 	held  map[*held]struct{}
 	rouse chan struct{} // capacity 1: something was fetched
 	work  sync.WaitGroup
@@ -135,11 +147,12 @@ const (
 	drainDefault = 20 * time.Second
 	pauseLeast   = 100 * time.Millisecond // after an error of fetching, doubled with each
 	pauseMost    = 5 * time.Second
-	settleMost   = 5 * time.Second // of one try to settle a message
+	settleMost   = 5 * time.Second  // of one try to settle a message
+	saidMost     = 10 * time.Second // between two logs of trouble
 )
 
-// Consume fetches messages and has them handled until ctx ends; then it returns nil. A refusal that no repeat cures, of
-// a token or a topic, ends it with that error.
+// Consume fetches messages and has them handled until ctx ends; then it returns nil. What no repeat cures, such as a
+// refusal of a token or a topic, or a URL that is none, ends it with that error.
 //
 // The lease of a message is extended from its arrival until it is settled, by the whole of it after each third. If it
 // is lost all the same, another consumer may have the message: its handler's context ends. A handler that handled a
@@ -149,7 +162,7 @@ const (
 // for its handlers. What then still runs is sent back for a retry.
 func Consume(ctx context.Context, source Source, handler Handler, opts ...ConsumeOption) error {
 	c := &consumer{source: source, handler: handler, atOnce: 10, drain: drainDefault, held: map[*held]struct{}{},
-		rouse: make(chan struct{}, 1)}
+		rouse: make(chan struct{}, 1), log: slog.Default()}
 	for _, o := range opts {
 		o(c)
 	}
@@ -231,8 +244,20 @@ func (c *consumer) fetch(ctx context.Context, f feed) error {
 }
 
 func (c *consumer) trouble(err error) {
-	if err != nil && c.hooks.Trouble != nil {
+	if err == nil {
+		return
+	}
+	if c.hooks.Trouble != nil {
 		c.hooks.Trouble(err)
+	}
+	c.mu.Lock()
+	say := c.said.IsZero() || time.Since(c.said) >= saidMost
+	if say {
+		c.said = time.Now()
+	}
+	c.mu.Unlock()
+	if say {
+		c.log.Warn("tarry: a consumer has trouble, and tries again", "error", err)
 	}
 }
 
@@ -302,6 +327,7 @@ func (c *consumer) safely(ctx context.Context, d Delivery) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("panic: %v", p)
+			c.log.Error("tarry: a handler panicked", "topic", d.Topic, "id", d.ID, "panic", p, "stack", string(debug.Stack()))
 		}
 	}()
 	return c.handler(ctx, d)
@@ -335,8 +361,15 @@ func (c *consumer) settle(ctx context.Context, h *held, failed error, took time.
 	c.mu.Lock()
 	delete(c.held, h)
 	c.mu.Unlock()
-	if c.hooks.End != nil && !errors.Is(unsettled, ErrDrained) { // finish has said so
+	if errors.Is(unsettled, ErrDrained) { // finish has said so
+		return
+	}
+	if c.hooks.End != nil {
 		c.hooks.End(h.Delivery, took, failed, unsettled)
+	}
+	if failed != nil || unsettled != nil {
+		c.log.Warn("tarry: a message failed, or was not settled and comes again", "topic", h.Topic, "id", h.ID,
+			"attempt", h.Attempt, "failed", failed, "unsettled", unsettled)
 	}
 }
 

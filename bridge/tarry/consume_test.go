@@ -1,9 +1,13 @@
 package tarry
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"sync"
@@ -380,6 +384,69 @@ func TestConsume_RefusesWhatCannotWork(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
+}
+
+// What no repeat cures ends a consumer: an address that is none, and a server that is not tarry or wants a token.
+func TestConsume_EndsOnWhatNoRepeatCures(t *testing.T) {
+	t.Parallel()
+	status := func(code int) string {
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "<p>no</p>", code)
+		}))
+		t.Cleanup(server.Close)
+		return server.URL
+	}
+	none := func(context.Context, Delivery) error { return nil }
+	for address, want := range map[string]string{
+		"127.0.0.1:7070": "want http://host:port", "localhost:7070": "want http://host:port", "": "want http://host:port",
+		"http:///x": "want http://host:port", status(401): "answers 401", status(404): "answers 404",
+	} {
+		err := Consume(t.Context(), FromPull(&Puller{URL: address}, "a"), none, WithLogger(nil))
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %s", address, err, want)
+		}
+	}
+}
+
+// A consumer without hooks is not silent, and does not flood.
+func TestConsume_Logs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		for _, mute := range []bool{false, true} {
+			var text bytes.Buffer
+			logger := slog.New(slog.NewTextHandler(&text, nil))
+			if mute {
+				logger = nil
+			}
+			s := newScripted()
+			stop := s.begin(t, func(_ context.Context, d Delivery) error {
+				if d.ID == "b" {
+					panic("oops")
+				}
+				return errors.New("no till")
+			}, WithLogger(logger))
+			s.give("a", "b")
+			for range 4 { // within 10 s
+				s.errs <- errors.New("no answer")
+			}
+			time.Sleep(9 * time.Second)
+			s.errs <- errors.New("no answer")
+			time.Sleep(9 * time.Second)
+			if err := stop(); err != nil {
+				t.Error(err)
+			}
+			said := text.String()
+			if mute {
+				if said != "" {
+					t.Errorf("muted, it says %s", said)
+				}
+				continue
+			}
+			if n := strings.Count(said, `error="no answer"`); n < 1 || n > 2 || strings.Count(said, "level=ERROR") != 1 ||
+				!strings.Contains(said, "consume_test.go") || !strings.Contains(said, `id=a attempt=0 failed="no till"`) {
+				t.Errorf("it says %s", said)
+			}
+		}
+	})
 }
 
 // While NATS is away, nats.go keeps what is published and reports no error. No lease is extended by that.

@@ -239,7 +239,8 @@ func (p *Puller) post(ctx context.Context, path string, wait time.Duration, body
 		err = p.send(limited, path, sent, into)
 		stop()
 		var refused *Error
-		if err == nil || n == sendings || ctx.Err() != nil || errors.As(err, &refused) && refused.Word != "busy" {
+		if err == nil || n == sendings || ctx.Err() != nil || errors.As(err, &refused) && refused.Word != "busy" ||
+			errors.As(err, new(final)) {
 			return err
 		}
 		select {
@@ -250,6 +251,9 @@ func (p *Puller) post(ctx context.Context, path string, wait time.Duration, body
 }
 
 func (p *Puller) send(ctx context.Context, path string, body []byte, into any) error {
+	if u, err := url.Parse(p.URL); err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return final{fmt.Errorf("tarry: the URL %q is none of an instance: want http://host:port", p.URL)}
+	}
 	r, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimRight(p.URL, "/")+path, bytes.NewReader(body))
 	if err != nil {
 		return fmt.Errorf("tarry: make the request: %w", err)
@@ -274,7 +278,11 @@ func (p *Puller) send(ctx context.Context, path string, body []byte, into any) e
 		return said(&refused)
 	}
 	if err != nil || answer.StatusCode != http.StatusOK {
-		return fmt.Errorf("tarry: %s answers %d, not as tarry does", p.URL, answer.StatusCode)
+		err = fmt.Errorf("tarry: %s answers %d, not as tarry does", p.URL, answer.StatusCode)
+		if answer.StatusCode == http.StatusUnauthorized || answer.StatusCode == http.StatusNotFound {
+			err = final{err}
+		}
+		return err
 	}
 	return nil
 }

@@ -22,6 +22,8 @@ const (
 	HeaderPriority    = wire.HeaderPriority    // 0 to 255, high first
 	HeaderTTL         = wire.HeaderTTL         // how long after its due time it is still worth delivering
 	HeaderRetry       = wire.HeaderRetry       // the schedule of its retries, see [Retries]
+	HeaderDeliver     = wire.HeaderDeliver     // mq or pull, see [Deliver]
+	HeaderLease       = wire.HeaderLease       // how long a consumer that pulls it may hold it
 	HeaderAttempt     = wire.HeaderAttempt     // which delivery this is
 	HeaderReason      = wire.HeaderReason      // on a retry: why the consumer failed
 	HeaderDue         = wire.HeaderDue         // on delivered messages: the moment asked for, in unix milliseconds
@@ -38,6 +40,12 @@ const (
 	Keep     DuplicateMode = wire.Keep     // the first stays, the push is absorbed
 	Replace  DuplicateMode = wire.Replace  // the last one's content, due time and priority win
 	Debounce DuplicateMode = wire.Debounce // Replace, but due no later than MaxWait after the first
+)
+
+// Delivery ways, for [Deliver].
+const (
+	MQ   = "mq"   // publish it on its subject
+	Pull = "pull" // keep it for consumers that fetch it, see [FromPull]
 )
 
 // TagOption sets one tag of a message, see [Tag].
@@ -94,6 +102,12 @@ func OnDuplicate(mode DuplicateMode) TagOption { return tag(HeaderOnDuplicate, s
 
 // MaxWait bounds how long pushes with [Debounce] can postpone the message, counted from the first of them.
 func MaxWait(d time.Duration) TagOption { return tag(HeaderMaxWait, d.String()) }
+
+// Deliver says how a message is delivered, [MQ] or [Pull]. Without this tag the topic's setting applies.
+func Deliver(how string) TagOption { return tag(HeaderDeliver, how) }
+
+// Lease says how long a consumer that pulls a message may hold it.
+func Lease(d time.Duration) TagOption { return tag(HeaderLease, d.String()) }
 
 // Retries gives a message a schedule of retries, for consumers that send it back (see [Client.Retry]). After the last
 // retry the message is dead. Without this tag the topic's schedule applies.

@@ -194,6 +194,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"push orders.remind --delay 20m --id down", "push orders.*.remind --delay 20m", "push orders.remind",
 			"push orders.remind --delay soon",
 			"push orders.remind --delay 20m --id merged --on-duplicate debounce --max-wait 1h",
+			"push bills --delay 20m --deliver pull --lease 1m", "push bills --delay 20m --deliver post",
 			"push orders.remind --delay 20m --id a --retry 0,2m,1h~20%",
 			"push orders.remind --delay 20m --on-duplicate merge", "push orders.remind --delay 20m --max-wait 1h",
 			"push orders.remind --delay 20m --retry often",

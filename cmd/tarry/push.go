@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -52,6 +53,9 @@ from standard input, --body '' is an empty one.`,
 	completing(cmd, "on-duplicate", false, "reject", "keep", "replace", "debounce")
 	flags.String("max-wait", "",
 		"with debounce: the message is due at most this long after the first push (default no limit)")
+	flags.String("deliver", "", "mq, or pull for consumers that fetch it (default the topic's)")
+	completing(cmd, "deliver", false, wire.MQ, wire.PullWord)
+	flags.String("lease", "", "how long a consumer that pulls it may hold it (default the topic's)")
 	addPriority(cmd, "default 0")
 	flags.String("ttl", "",
 		"how long after its due time the message is still delivered (default the topic's, else for ever)")
@@ -78,7 +82,7 @@ from standard input, --body '' is an empty one.`,
 			}
 		}
 		push, err := fields(cmd, o.in, "delay", "at", "id", "key", "on-duplicate", "max-wait", "priority", "ttl", "retry",
-			"header", "body", "body-file")
+			"deliver", "lease", "header", "body", "body-file")
 		if err != nil {
 			return err
 		}
