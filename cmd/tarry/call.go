@@ -23,6 +23,8 @@ type caller struct {
 	json     bool
 	out, err io.Writer
 	terminal bool // err is one
+	in       io.Reader
+	asks     bool // in and err are terminals
 	clock
 }
 
@@ -34,7 +36,8 @@ func calling(o outside, cmd *cobra.Command, do func(c caller, cmd *cobra.Command
 		if err != nil {
 			return err
 		}
-		return do(caller{Client: c, json: json, out: o.out, err: o.err, terminal: o.terminal, clock: clock{o.now, o.zone}},
+		return do(caller{Client: c, json: json, out: o.out, err: o.err, terminal: o.terminal, in: o.in, asks: o.asks,
+			clock: clock{o.now, o.zone}},
 			cmd, args)
 	}
 	return cmd

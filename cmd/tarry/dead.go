@@ -75,7 +75,7 @@ func addDead(cmd *cobra.Command, does string) {
 	flags.String("to", "", does+" many: those that died at this time or earlier")
 	flags.String("older", "", does+" many: those that died longer ago than this: 12h, 7d")
 	flags.Bool("all", false, does+" many: all that match the other flags, or all if there are none")
-	flags.Bool("dry-run", false, "with many: only count them")
+	addMany(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		topic := changed(cmd, "topic")
 		many := changed(cmd, deadFlags...) != "" || patternGiven(cmd) || topic != "" && isSet(cmd, "dry-run")

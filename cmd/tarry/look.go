@@ -99,11 +99,19 @@ aside, and in the rejects. The last line says how far it looked.`,
 			return answered(err, c.json)
 		}
 		if len(a.Messages)+len(a.Pushes) == 0 {
-			return c.showAs(exitNotFound, raw, whyText(c.clock, &a), "nothing was found")
+			return c.showAs(exitNotFound, raw, whyText(c.clock, &a)+notFoundAdvice, "nothing was found")
 		}
 		return c.show(raw, whyText(c.clock, &a))
 	})
 }
+
+// notFoundAdvice says what to look at when nothing was found.
+const notFoundAdvice = `tarry has no such message, or has forgotten its end: it keeps ends for ended.keep, a journal for
+journal.keep.
+- Is this the id, topic or key that the producer uses, and the namespace that it pushes to?
+- Did the producer publish to delayed.SUBJECT (nats.prefix)? What goes to SUBJECT itself, tarry never sees.
+- Did its request to tarry.NAMESPACE.push.SUBJECT come back with an error?
+`
 
 func whyText(t clock, a *wire.WhyList) string {
 	var b strings.Builder

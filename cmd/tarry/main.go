@@ -32,6 +32,7 @@ func main() {
 		in: os.Stdin, out: os.Stdout, err: os.Stderr, environ: os.Environ(),
 		terminal: isatty.IsTerminal(os.Stderr.Fd()),
 		piped:    isPiped(os.Stdin), now: time.Now, zone: time.Local,
+		asks: isatty.IsTerminal(os.Stdin.Fd()) && isatty.IsTerminal(os.Stderr.Fd()),
 	}))
 }
 

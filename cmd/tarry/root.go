@@ -24,6 +24,7 @@ type outside struct {
 	environ  []string
 	terminal bool // err is one, and somebody may be watching
 	piped    bool // in is what another program writes, or a file
+	asks     bool // in and err are terminals: somebody can answer
 	now      func() time.Time
 	zone     *time.Location // in which people read times
 }
@@ -142,7 +143,10 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 		return nil
 	}
 	hint := ""
-	if near := cmd.SuggestionsFor(args[0]); len(near) > 0 {
+	near := slices.DeleteFunc(cmd.SuggestionsFor(args[0]), func(name string) bool {
+		return name == "pull" // it takes messages: whoever typed pus and a topic would lease some
+	})
+	if len(near) > 0 {
 		hint = " (did you mean " + near[0] + "?)"
 	}
 	return fmt.Errorf("unknown command %q%s", args[0], hint)

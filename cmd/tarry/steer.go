@@ -1,8 +1,10 @@
 package main
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -149,7 +151,13 @@ func addSelection(cmd *cobra.Command, does string) {
 		"long from now")
 	flags.String("due-to", "", does+" many: those due at this time or earlier")
 	flags.Bool("all", false, does+" many: all that match the other flags, or all if there are none")
-	flags.Bool("dry-run", false, "with many: only count them")
+	addMany(cmd)
+}
+
+// addMany adds the flags of what changes many messages.
+func addMany(cmd *cobra.Command) {
+	cmd.Flags().Bool("dry-run", false, "with many: only count them")
+	cmd.Flags().Bool("yes", false, "with many: do not ask, as on a terminal")
 }
 
 // idOrSelection requires one ID, or flags that select many messages.
@@ -226,6 +234,9 @@ func (c caller) many(cmd *cobra.Command, path, done string, names ...string) err
 	if err != nil {
 		return err
 	}
+	if err := c.sure(cmd, path, done, order); err != nil {
+		return err
+	}
 	progress, end := watched(c, func(r wire.Report) string {
 		return fmt.Sprintf("%d examined, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
 	})
@@ -255,6 +266,28 @@ func (c caller) many(cmd *cobra.Command, path, done string, names ...string) err
 		return c.showAs(exitState, raw, text, fmt.Sprintf("%d were not %s", left, done))
 	}
 	return c.show(raw, text)
+}
+
+// sure asks somebody at a terminal whether an operation on many messages is meant, and returns an error if it is not.
+func (c caller) sure(cmd *cobra.Command, path, done string, order map[string]any) error {
+	if !c.asks || isSet(cmd, "yes") || isSet(cmd, "dry-run") {
+		return nil
+	}
+	count := maps.Clone(order)
+	count["dry_run"] = true
+	r, _, err := client.Long[wire.Report](cmd.Context(), c.Client, path, count, nil)
+	if err != nil {
+		return answered(err, c.json)
+	}
+	if r.Matched == 0 {
+		return nil
+	}
+	fmt.Fprintf(c.err, "%d messages match, and will be %s. Go on? [y/N] ", r.Matched, done)
+	line, _ := bufio.NewReader(c.in).ReadString('\n')
+	if said := strings.ToLower(strings.TrimSpace(line)); said == "y" || said == "yes" {
+		return nil
+	}
+	return c.fails(exitFailed, nil, "nothing was changed")
 }
 
 // before adds the work done to the error of an operation on many messages. If the answer was cut off, that is the last

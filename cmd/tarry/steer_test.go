@@ -397,3 +397,58 @@ func TestMany_ThatBreaksOffTellsWhatWasHeardOfIt(t *testing.T) {
 		t.Errorf("got %d %q", code, shown.String())
 	}
 }
+
+// At a terminal, what changes many messages asks first. Scripts are not asked.
+func TestMany_AskAtATerminal(t *testing.T) {
+	t.Parallel()
+	var did []string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		n := 6
+		if strings.Contains(string(body), "none") {
+			n = 0
+		}
+		dry := strings.Contains(string(body), `"dry_run":true`)
+		did = append(did, strings.TrimPrefix(r.URL.Path, "/v1/")+fmt.Sprint(" ", dry))
+		w.Header().Set("Content-Type", "application/json")
+		fmt.Fprintf(w, `{"report":{"looked":9,"matched":%d,"done":%d,"dry_run":%t}}`, n, n, dry)
+	}))
+	t.Cleanup(server.Close)
+	for _, c := range []struct {
+		args, says string
+		quiet      bool // no terminal
+		code       int
+		want       []string
+	}{
+		{"cancel --all", "y\n", false, exitDone, []string{"messages/cancel true", "messages/cancel false"}},
+		{"cancel --all", "YES\n", false, exitDone, []string{"messages/cancel true", "messages/cancel false"}},
+		{"cancel --all", "n\n", false, exitFailed, []string{"messages/cancel true"}},
+		{"cancel --all", "", false, exitFailed, []string{"messages/cancel true"}},
+		{"cancel --all", "\n", false, exitFailed, []string{"messages/cancel true"}},
+		{"cancel --all --yes", "", false, exitDone, []string{"messages/cancel false"}},
+		{"cancel --all", "", true, exitDone, []string{"messages/cancel false"}},
+		{"cancel --topic none.> --all", "", false, exitDone, []string{"messages/cancel true", "messages/cancel false"}},
+		{"cancel --all --dry-run", "", false, exitDone, []string{"messages/cancel true"}},
+		{"reschedule --all --delay 1h", "n\n", false, exitFailed, []string{"messages/reschedule true"}},
+		{"dead purge --all", "n\n", false, exitFailed, []string{"dead/purge true"}},
+		{"dead requeue --older 1h", "y\n", false, exitDone, []string{"dead/requeue true", "dead/requeue false"}},
+	} {
+		did = nil
+		var out, said printed
+		code := run(t.Context(), append(strings.Fields(c.args), "--server", server.URL), outside{
+			in: strings.NewReader(c.says), out: &out, err: &said, asks: !c.quiet,
+			now: func() time.Time { return someNow }, zone: time.UTC})
+		if code != c.code || !slices.Equal(did, c.want) {
+			t.Errorf("%s, answered %q: %d, it did %q, want %d, %q: %s%s", c.args, c.says, code, did, c.code, c.want,
+				&out, &said)
+		}
+		if asked := strings.Contains(said.String(), "6 messages match"); asked != (len(c.want) > 1 && c.says != "" ||
+			c.code == exitFailed) {
+			t.Errorf("%s: %s", c.args, &said)
+		}
+	}
+	tarry(t, "", nil, "pus", "a").want(t, exitUsage, "did you mean push?")
+	if r := tarry(t, "", nil, "pul", "a"); r.code != exitUsage || strings.Contains(r.err, "pull") {
+		t.Errorf("%d %s", r.code, r.err)
+	}
+}

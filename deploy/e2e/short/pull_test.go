@@ -120,6 +120,9 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 		!strings.Contains(out, ": sent back: the till is closed\n") {
 		t.Errorf("why says %s", out)
 	}
+	if out, code := d.Cli(t, "why", "nothing-of-this-name"); code != 3 || !strings.Contains(out, "nats.prefix") {
+		t.Errorf("of nothing why says, with %d, %s", code, out)
+	}
 	receipt, attempt = one("tried", nil)
 	a := call(http.MethodPost, "/v1/leases/"+receipt+"/nack", fields{"reason": "still closed"}, http.StatusOK)
 	if a["state"] != "dead" || attempt != 3 {
