@@ -35,8 +35,9 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 		if _, err := s.Pause(t.Context(), "pull.paused", "ann"); err != nil {
 			t.Fatal(err)
 		}
+		// These by the places that are asked, see bridge/api and bridge/intake.
 		used := map[message.WhyWord]bool{message.WhyInIntake: true, message.WhySetAside: true, message.WhyRejected: true,
-			message.WhyMissing: true} // by the places that are asked, see bridge/api and bridge/intake
+			message.WhyMissing: true, message.WhyStoreAway: true}
 		led, nobody := func(context.Context) error { return nil }, errors.New("nobody")
 		say := func(info message.Info, led func(context.Context) error) message.Why {
 			t.Helper()

@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
@@ -43,33 +47,63 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 		defer func() { <-s.whys }()
 	case <-ctx.Done():
 	}
-	a := wire.WhyList{Messages: []wire.Info{}}
-	known := map[message.UID]bool{}
-	tell := func(i *message.Info) {
-		if !known[i.UID] {
-			known[i.UID] = true
-			i.Headers, i.Body = nil, nil
-			a.Messages = append(a.Messages, answer.Info(i))
-		}
+	// All places are asked at once: one that does not answer leaves the others their time.
+	var (
+		store, journal, rejects wire.WhyPlace
+		found                   []message.Info
+		rows                    []record.Record
+		refused, pushes         []wire.WhyPush
+		looked                  []wire.WhyPlace
+		asked                   sync.WaitGroup
+		broken                  atomic.Pointer[any]
+	)
+	ask := func(do func()) {
+		asked.Go(func() {
+			defer func() {
+				if p := recover(); p != nil {
+					broken.Store(&p) // the request's own goroutine answers for it
+				}
+			}()
+			do()
+		})
 	}
-	a.Looked = append(a.Looked, s.whyStore(ctx, &q, tell))
+	ask(func() { found, store = s.whyStore(ctx, &q) })
 	if s.cfg.Journal != nil {
-		a.Looked = append(a.Looked, s.whyJournal(ctx, &q, known, tell))
+		ask(func() { rows, journal = s.whyJournal(ctx, &q) })
 	}
 	if s.cfg.Rejects != nil {
-		a.Looked = append(a.Looked, s.whyRejects(ctx, &q, &a.Pushes))
+		ask(func() { refused, rejects = s.whyRejects(ctx, &q) })
 	}
-	// The intake may take all the time that is left.
 	if s.cfg.Intake != nil {
-		pushes, looked := s.cfg.Intake.Look(ctx, q)
-		a.Pushes, a.Looked = append(a.Pushes, pushes...), append(a.Looked, looked...)
+		ask(func() { pushes, looked = s.cfg.Intake.Look(ctx, q) })
+	}
+	asked.Wait()
+	if p := broken.Load(); p != nil {
+		panic(*p)
+	}
+	a := wire.WhyList{Messages: []wire.Info{}, Pushes: append(refused, pushes...)}
+	known := map[message.UID]bool{}
+	for _, i := range append(found, s.whyRows(ctx, found, rows)...) {
+		if !known[i.UID] {
+			known[i.UID] = true
+			one := answer.Info(&i)
+			one.Headers, one.Body, one.BodyBase64 = nil, nil, nil
+			a.Messages = append(a.Messages, one)
+		}
+	}
+	for _, p := range append([]wire.WhyPlace{store, journal, rejects}, looked...) {
+		if p.Place != "" {
+			// The place says what does not answer.
+			p.Error = strings.TrimPrefix(p.Error, scheduler.ErrUnavailable.Error()+": ")
+			a.Looked = append(a.Looked, p)
+		}
 	}
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// whyStore tells the messages that the store has.
-func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery, tell func(*message.Info)) wire.WhyPlace {
-	p := wire.WhyPlace{Place: "store", Read: 1, Whole: true}
+// whyStore returns the messages that the store has.
+func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery) (found []message.Info, p wire.WhyPlace) {
+	p = wire.WhyPlace{Place: "store", Read: 1, Whole: true}
 	var uids []message.UID
 	var err error
 	if q.ID == "" {
@@ -83,13 +117,13 @@ func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery, tell func(*mess
 			}
 			err = nil
 		} else if err == nil {
-			tell(&info)
+			found = append(found, info)
 		}
 	}
 	for _, uid := range uids {
 		info, failed := s.cfg.Service.Get(ctx, scheduler.Ref{UID: uid})
 		if failed == nil {
-			tell(&info)
+			found = append(found, info)
 		} else if err == nil && !errors.Is(failed, scheduler.ErrUnknownID) { // else it has ended meanwhile
 			err = failed
 		}
@@ -97,14 +131,12 @@ func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery, tell func(*mess
 	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) && !errors.Is(err, scheduler.ErrRejected) {
 		p.Whole, p.Error = false, answer.Problem(err).Detail
 	}
-	return p
+	return found, p
 }
 
-// whyJournal tells the messages that the journal has beyond those: ended ones of an id or a key, and live ones that the
-// store lacks.
-func (s *Server) whyJournal(ctx context.Context, q *wire.WhyQuery, known map[message.UID]bool,
-	tell func(*message.Info)) wire.WhyPlace {
-	p := wire.WhyPlace{Place: "journal"}
+// whyJournal returns the rows that the journal has.
+func (s *Server) whyJournal(ctx context.Context, q *wire.WhyQuery) (records []record.Record, p wire.WhyPlace) {
+	p = wire.WhyPlace{Place: "journal"}
 	list := record.RecordQuery{ID: q.ID, Topic: q.Topic, Key: q.Key, Limit: whyShown, Latest: true}
 	if message.IsUID(q.ID) {
 		list.ID = ""
@@ -116,39 +148,48 @@ func (s *Server) whyJournal(ctx context.Context, q *wire.WhyQuery, known map[mes
 	if message.IsUID(q.ID) {
 		records = nil // the store asked the journal for it
 	}
-	for i := range records {
-		info := &records[i].Info
-		if known[info.UID] {
+	if p.Read, p.Whole = len(records), err == nil && len(records) < whyShown; err != nil {
+		p.Error = answer.Problem(err).Detail
+	}
+	return records, p
+}
+
+// whyRows returns the messages that the journal has beyond those found: ended ones of an id or a key, and live ones
+// that the store lacks, or of which it says nothing.
+func (s *Server) whyRows(ctx context.Context, found []message.Info, rows []record.Record) (more []message.Info) {
+	for i := range rows {
+		info := rows[i].Info
+		if slices.ContainsFunc(found, func(f message.Info) bool { return f.UID == info.UID }) {
 			continue
 		}
 		if info.State.Ended() {
 			info.Why = info.WhyEnded()
 		} else if now, err := s.cfg.Service.Get(ctx, scheduler.Ref{UID: info.UID}); err == nil {
-			info = &now
-		} else if info.Why.Detail = "it is not known where it is"; errors.Is(err, scheduler.ErrUnknownID) {
+			info = now
+		} else if errors.Is(err, scheduler.ErrUnknownID) {
 			info.Why = message.Why{Word: message.WhyMissing,
 				Detail: "the journal has it, and the store has not: see tarry verify"}
+		} else {
+			info.Why = message.Why{Word: message.WhyStoreAway,
+				Detail: "the journal has it, and the store does not answer"}
 		}
-		tell(info)
+		more = append(more, info)
 	}
-	if p.Read, p.Whole = len(records), err == nil && len(records) < whyShown; err != nil {
-		p.Error = answer.Problem(err).Detail
-	}
-	return p
+	return more
 }
 
-// whyRejects adds the pushes that were refused although NATS had acknowledged them.
-func (s *Server) whyRejects(ctx context.Context, q *wire.WhyQuery, pushes *[]wire.WhyPush) wire.WhyPlace {
+// whyRejects returns the pushes that were refused although NATS had acknowledged them.
+func (s *Server) whyRejects(ctx context.Context, q *wire.WhyQuery) (pushes []wire.WhyPush, p wire.WhyPlace) {
 	rejects, next, err := s.cfg.Rejects.List(ctx, answer.RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown})
-	p := wire.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
+	p = wire.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
 	if err != nil && !errors.Is(err, answer.ErrNoRejects) {
 		p.Error = answer.Problem(err).Detail
 	}
 	for i := range rejects {
 		if one := &rejects[i]; q.Key == "" || q.Key == one.Key {
-			*pushes = append(*pushes, wire.WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
+			pushes = append(pushes, wire.WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
 				Why: &wire.Why{Word: string(message.WhyRejected), Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
 		}
 	}
-	return p
+	return pushes, p
 }

@@ -37,6 +37,8 @@ const (
 	WhyPublishing WhyWord = "publishing" // NATS has not acknowledged it
 	// WhyMissing: the journal has the message, and the store has not.
 	WhyMissing WhyWord = "missing"
+	// WhyStoreAway: the journal has the message, and the store does not answer.
+	WhyStoreAway WhyWord = "store_away"
 	// A push that is no message.
 	WhyInIntake WhyWord = "in_intake" // no instance has read it
 	WhySetAside WhyWord = "set_aside" // its part of the store does not answer

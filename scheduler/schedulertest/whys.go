@@ -8,7 +8,7 @@ func Whys() []message.WhyWord {
 		message.WhyCatchUp, message.WhyNoListener, message.WhyStream, message.WhyClocks, message.WhyNoLeader,
 		message.WhyTurn, message.WhyExpiring, message.WhyUnpulled, message.WhyWebhook, message.WhyBehindKey,
 		message.WhyLeased, message.WhyPublishing, message.WhyInIntake, message.WhySetAside, message.WhyRejected,
-		message.WhyMissing}
+		message.WhyMissing, message.WhyStoreAway}
 	for _, s := range message.States() {
 		if s.Ended() {
 			words = append(words, message.WhyWord(s.String()))
