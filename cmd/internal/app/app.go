@@ -106,7 +106,7 @@ func join(o *opened) (a *App, err error) {
 			return nil, err
 		}
 	}
-	a.registry.MustRegister(newBacklog(a))
+	a.registry.MustRegister(newBacklog(a), newChecks(a.health))
 	return a, nil
 }
 

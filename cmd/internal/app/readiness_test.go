@@ -47,6 +47,19 @@ func (i *instance) readiness(status int, failing ...string) {
 			(a.Ready && !slices.Equal(a.Degraded, failing)) {
 			return fmt.Errorf("got %d %+v, want %d with %v failing", got, a, status, failing)
 		}
+		// The metrics say the same.
+		text, err := metricsText(i)
+		ready := map[bool]int{true: 1}[status == http.StatusOK]
+		if err != nil || !strings.Contains(text, fmt.Sprintf("\ntarry_ready %d\n", ready)) ||
+			strings.Count(text, "\ntarry_check{") != len(a.Checks) {
+			return fmt.Errorf("ready %d and %d checks are no metrics: %v", ready, len(a.Checks), err)
+		}
+		for _, c := range a.Checks {
+			one := map[bool]int{true: 1}[c.OK]
+			if !strings.Contains(text, fmt.Sprintf("\ntarry_check{check=%q} %d\n", c.Name, one)) {
+				return fmt.Errorf("check %s, %t, is no metric", c.Name, c.OK)
+			}
+		}
 		return nil
 	})
 }
