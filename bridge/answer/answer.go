@@ -154,8 +154,11 @@ func Info(i *message.Info) wire.Info {
 	return w
 }
 
-// lastTry returns how the last try of a message ended that is not the first, or nil.
+// lastTry returns how the last try of a message ended, while another is to come, or nil.
 func lastTry(i *message.Info) *wire.Try {
+	if i.State.Ended() {
+		return nil
+	}
 	if t := i.Mark.Try; t != (message.Try{}) {
 		return &wire.Try{At: wire.FormatTime(int64(t.At)), By: t.Consumer, Outcome: strings.ToValidUTF8(t.How, "")}
 	}

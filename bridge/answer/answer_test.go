@@ -294,6 +294,33 @@ func TestInfo_CountsATryOnceWhoeverDelivers(t *testing.T) {
 	}
 }
 
+// The last try is told while another is to come: then the message's end says what came of it.
+func TestInfo_TellsTheLastTry(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		state message.State
+		m     message.Message
+		want  *wire.Try
+	}{
+		{message.StateWaiting, message.Message{Mark: message.Mark{Try: message.Try{At: 1896076800000, Consumer: "worker",
+			How: "sent back: no \xfftill"}}},
+			&wire.Try{At: "2030-01-31T08:00:00.000Z", By: "worker", Outcome: "sent back: no till"}},
+		{message.StateInFlight, message.Message{Attempt: 2, Headers: []message.Header{{Name: "X", Value: "1"},
+			{Name: scheduler.ReasonHeader, Value: "no till"}}},
+			&wire.Try{At: wire.FormatAt(message.UID(uid).Time()), Outcome: "no till"}},
+		{message.StateDelivered, message.Message{Attempt: 2, Headers: []message.Header{
+			{Name: scheduler.ReasonHeader, Value: "no till"}}}, nil},
+		{message.StateWaiting, message.Message{Attempt: 1, Headers: []message.Header{
+			{Name: scheduler.ReasonHeader, Value: "a producer's"}}}, nil},
+		{message.StateWaiting, message.Message{Attempt: 2}, nil},
+	} {
+		c.m.UID = uid
+		if got := answer.Info(&message.Info{Message: c.m, State: c.state}).LastTry; !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%s, attempt %d: got %+v, want %+v", c.state, c.m.Attempt, got, c.want)
+		}
+	}
+}
+
 func TestInfo_KeepsTheBodyWhole(t *testing.T) {
 	t.Parallel()
 	i := message.Info{Message: message.Message{UID: uid, Topic: "a", Body: []byte("text"), TTL: time.Minute,

@@ -251,7 +251,7 @@ func (c *consumer) trouble(err error) {
 		c.hooks.Trouble(err)
 	}
 	c.mu.Lock()
-	say := c.said.IsZero() || time.Since(c.said) >= saidMost
+	say := time.Since(c.said) >= saidMost
 	if say {
 		c.said = time.Now()
 	}

@@ -44,8 +44,8 @@ const (
 
 // Delivery ways, for [Deliver].
 const (
-	MQ   = "mq"   // publish it on its subject
-	Pull = "pull" // keep it for consumers that fetch it, see [FromPull]
+	MQ   = wire.MQ       // publish it on its subject
+	Pull = wire.PullWord // keep it for consumers that fetch it, see [FromPull]
 )
 
 // TagOption sets one tag of a message, see [Tag].
