@@ -33,10 +33,11 @@ func TestBroker_TellsWhatAStreamHasLostFromWhatItDroppedRightly(t *testing.T) {
 	cfg := jetstream.StreamConfig{Name: "REDELIVER", Subjects: []string{"redeliver.>"},
 		Duplicates: 100 * time.Millisecond}
 	stream := func() jetstream.Stream {
-		s, err := js.CreateStream(ctx, cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		var s jetstream.Stream
+		lab.Eventually(t, 10*time.Second, func() (err error) { // the server may still remove an earlier one's files
+			s, err = js.CreateStream(ctx, cfg)
+			return err
+		})
 		return s
 	}
 	s := stream()
