@@ -81,7 +81,8 @@
 //
 //	read      GET of messages, lists, history, forecast, dead, topics, rejects, cluster, metrics: of all topics
 //	push      POST of messages and batches, by patterns of topics; DELETE, PATCH and run of single messages on such a
-//	          topic; GET of these messages and of their history, without headers and bodies; list and requeue of rejects
+//	          topic; GET of these messages, of their history and of why, without headers and bodies; list and requeue
+//	          of rejects
 //	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign;
 //	          DELETE, PATCH and run of any message; and read
 //

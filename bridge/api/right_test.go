@@ -193,7 +193,7 @@ var askedOf = []askedRoute{
 	{"GET", "/v1/rejects/1", "", []string{"watch", "ops", "all"}},
 	{"POST", "/v1/rejects/requeue", `{"sequence":1}`, []string{"shop", "ops", "all"}},
 	{"GET", "/v1/forecast", "", []string{"watch", "ops", "all"}},
-	{"GET", "/v1/why?topic=orders.x", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/why?topic=orders.x", "", []string{"shop", "watch", "ops", "all"}},
 	{"POST", "/v1/messages/a/restore", "", []string{"ops", "all"}},
 	{"POST", "/v1/restore", "", []string{"ops", "all"}},
 	{"POST", "/v1/verify", "", []string{"ops", "all"}},

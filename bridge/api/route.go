@@ -68,7 +68,7 @@ func (s *Server) routes() {
 	s.journalRoutes(closed)
 	s.rejectRoutes(closed)
 	s.documentRoutes()
-	closed("GET /v1/why", rightRead, s.whyList)
+	closed("GET /v1/why", rightLook, s.whyList)
 	closed("GET /v1/cluster", rightRead, plain(s.cluster))
 	closed("POST /v1/cluster/resign", rightOperate, plain(s.resign))
 	open("GET /livez", s.livez)

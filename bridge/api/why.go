@@ -28,7 +28,7 @@ const (
 // whyList answers where the messages of an id, a topic or a key are, and why, and how far it looked. A place that does
 // not answer does not keep the others from being told.
 func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
-	q := wire.WhyQuery{Prefix: s.cfg.Prefix, Most: whyMost}
+	q := wire.WhyQuery{Prefix: s.cfg.Prefix, Most: whyMost, See: sight(r)}
 	values, err := query(r, "id", "topic", "key")
 	p := params{values, err}
 	p.read("id", func(text string) error { q.ID = text; return wire.CheckID(text) })
@@ -67,7 +67,7 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 			do()
 		})
 	}
-	ask(func() { found, store = s.whyStore(ctx, &q) })
+	ask(func() { found, store = s.whyStore(ctx, &q, viewer(r)) })
 	if s.cfg.Journal != nil {
 		ask(func() { rows, journal = s.whyJournal(ctx, &q) })
 	}
@@ -84,7 +84,7 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 	a := wire.WhyList{Messages: []wire.Info{}, Pushes: append(refused, pushes...)}
 	known := map[message.UID]bool{}
 	for _, i := range append(found, s.whyRows(ctx, found, rows)...) {
-		if !known[i.UID] {
+		if !known[i.UID] && (q.See == nil || q.See(i.Topic)) {
 			known[i.UID] = true
 			one := answer.Info(&i)
 			one.Headers, one.Body, one.BodyBase64 = nil, nil, nil
@@ -95,20 +95,27 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 		if p.Place != "" {
 			// The place says what does not answer.
 			p.Error = strings.TrimPrefix(p.Error, scheduler.ErrUnavailable.Error()+": ")
+			if q.See != nil { // of the others' messages it tells nothing, nor where tarry runs
+				if p.Read = 0; p.Error != "" {
+					p.Error = "it does not answer"
+				}
+			}
 			a.Looked = append(a.Looked, p)
 		}
 	}
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// whyStore returns the messages that the store has.
-func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery) (found []message.Info, p wire.WhyPlace) {
+// whyStore returns the messages that the store has and the viewer may see.
+func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery, by *scheduler.Viewer) (found []message.Info,
+	p wire.WhyPlace) {
 	p = wire.WhyPlace{Place: "store", Read: 1, Whole: true}
 	var uids []message.UID
 	var err error
 	if q.ID == "" {
 		uids, p.Read, p.Whole, err = s.cfg.Service.Held(ctx, q.Topic, q.Key, whyShown, whyMost)
 	} else if ref, bad := answer.Ref(wire.Named{ID: q.ID, Topic: q.Topic, Key: q.Key, Keyed: q.Key != ""}); bad == nil {
+		ref.Viewer = by
 		var info message.Info
 		info, err = s.cfg.Service.Get(ctx, ref)
 		if several := (*scheduler.AmbiguousError)(nil); errors.As(err, &several) {
@@ -121,7 +128,7 @@ func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery) (found []messag
 		}
 	}
 	for _, uid := range uids {
-		info, failed := s.cfg.Service.Get(ctx, scheduler.Ref{UID: uid})
+		info, failed := s.cfg.Service.Get(ctx, scheduler.Ref{UID: uid, Viewer: by})
 		if failed == nil {
 			found = append(found, info)
 		} else if err == nil && !errors.Is(failed, scheduler.ErrUnknownID) { // else it has ended meanwhile
@@ -180,7 +187,8 @@ func (s *Server) whyRows(ctx context.Context, found []message.Info, rows []recor
 
 // whyRejects returns the pushes that were refused although NATS had acknowledged them.
 func (s *Server) whyRejects(ctx context.Context, q *wire.WhyQuery) (pushes []wire.WhyPush, p wire.WhyPlace) {
-	rejects, next, err := s.cfg.Rejects.List(ctx, answer.RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown})
+	rejects, next, err := s.cfg.Rejects.List(ctx, answer.RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown,
+		See: q.See})
 	p = wire.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
 	if err != nil && !errors.Is(err, answer.ErrNoRejects) {
 		p.Error = answer.Problem(err).Detail

@@ -61,3 +61,41 @@ func TestWhy_TellsWhatTheOthersKnow(t *testing.T) {
 		t.Errorf("it says %s", a.raw)
 	}
 }
+
+// A token that may push is told of its own messages wherever they are, and nothing of others, nor how many there are.
+func TestWhy_TellsAProducerOfItsOwn(t *testing.T) {
+	t.Parallel()
+	s, j := newCounting(), full().journal
+	j.records = []record.Record{recordOf(uidA, "a", 1, message.StateDead), recordOf(uidB, "a", 1, message.StateDead)}
+	j.records[0].Topic, j.records[1].Topic, j.records[1].Reason = "orders.x", "bills", "secret"
+	d := open(t, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...), func(c *api.Config) {
+		c.Intake = lookers{{ID: "a", Topic: "orders.x"}, {ID: "a", Topic: "bills", UID: "secret"}}
+	})
+	for who, whole := range map[string]bool{"shop": false, "watch": true} {
+		a := call(t, d, "GET", "/v1/why?id=a", "", as(who)...).want(t, 200, "")
+		for _, part := range []string{"secret", string(uidB), `"topic":"bills"`, `"read":1`} {
+			if strings.Contains(a.raw, part) != whole {
+				t.Errorf("%s: whether %s is told is not %t: %s", who, part, whole, a.raw)
+			}
+		}
+		if strings.Count(a.raw, `"topic":"orders.x"`) < 2 || !strings.Contains(a.raw, string(uidA)) {
+			t.Errorf("%s is not told of its own: %s", who, a.raw)
+		}
+	}
+	d = open(t, keeping(j), with(s), letting(crowd()...), func(c *api.Config) { c.Journal = frozen{j} })
+	if a := call(t, d, "GET", "/v1/why?id=a", "", as("shop")...); strings.Contains(a.raw, "does not answer: ") {
+		t.Errorf("it says where tarry runs: %s", a.raw)
+	}
+}
+
+// lookers are pushes that no instance has accepted.
+type lookers []wire.WhyPush
+
+func (l lookers) Look(_ context.Context, q wire.WhyQuery) (found []wire.WhyPush, looked []wire.WhyPlace) {
+	for _, push := range l {
+		if q.See == nil || q.See(push.Topic) {
+			found = append(found, push)
+		}
+	}
+	return found, []wire.WhyPlace{{Place: "intake", Read: len(l), Whole: true}}
+}

@@ -50,8 +50,9 @@ func (c *Contents) Look(ctx context.Context, q wire.WhyQuery) (found []wire.WhyP
 			}
 		}
 		uid, err := place.UID(push.ID, push.Key)
-		if push.UID = string(uid); err == nil && (q.Topic == "" || q.Topic == push.Topic) &&
-			(q.Key == "" || q.Key == push.Key) && (q.ID == "" || slices.Contains([]string{push.ID, push.UID}, q.ID)) {
+		if push.UID = string(uid); err == nil && (q.See == nil || q.See(push.Topic)) &&
+			(q.Topic == "" || q.Topic == push.Topic) && (q.Key == "" || q.Key == push.Key) &&
+			(q.ID == "" || slices.Contains([]string{push.ID, push.UID}, q.ID)) {
 			found = append(found, push)
 		}
 	}

@@ -64,6 +64,8 @@ func TestLook_FindsWhatNobodyAccepted(t *testing.T) {
 		{wire.WhyQuery{ID: "order-2", Most: 100}, "[order-2 orders.old set_aside]", "intake 52 true ;aside 1 true ;"},
 		{wire.WhyQuery{Topic: "orders.old", Most: 100}, "[order-2 orders.old set_aside]", "intake 0 true ;aside 1 true ;"},
 		{wire.WhyQuery{ID: "order-1", Most: 50}, "[]", "intake 50 false ;aside 0 false ;"},
+		{wire.WhyQuery{Key: "k", Most: 100, See: func(topic string) bool { return topic == "orders.old" }}, "[]",
+			"intake 52 true ;aside 1 true ;"},
 		{wire.WhyQuery{ID: "nobody", Most: 100}, "[]", "intake 52 true ;aside 1 true ;"},
 	} {
 		if found, looked := look(c.q); fmt.Sprint(found) != c.found || looked != c.looked {

@@ -319,7 +319,7 @@ type WhyPush struct {
 	Why   *Why   `json:"why"`
 }
 
-// WhyPlace says how far a place was looked at.
+// WhyPlace says how far a place was looked at. Of a caller that may see some topics only, what it read is not counted.
 type WhyPlace struct {
 	Place string `json:"place"` // store, journal, intake, aside or rejects
 	Read  int    `json:"read"`
@@ -331,4 +331,6 @@ type WhyPlace struct {
 type WhyQuery struct {
 	Prefix, ID, Topic, Key string
 	Most                   int // how many pushes to read
+	// See reports whether the caller may see the messages of a topic; nil: of every topic.
+	See func(topic string) bool
 }

@@ -380,6 +380,12 @@ func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 		site.Pause(t.Context(), wait)
 	}
 	onTime(t, h, "the outbox is full", due, time.Second+owed)
+	// Nobody waits for the journal longer than the instance has, which is a fifth of http.timeout.
+	asked := time.Now()
+	answer := s.Must(b, http.MethodGet, "/v1/messages/"+bulk[0]+"/history", nil)
+	if took := time.Since(asked); answer.Status != http.StatusServiceUnavailable || took > 5*time.Second {
+		t.Errorf("the history, with the database frozen, after %s: %d %s", took, answer.Status, answer.Raw)
+	}
 	// A cancel is no new message.
 	if answer := s.Must(a, http.MethodDelete, "/v1/messages/"+bulk[0], nil); answer.State != "canceled" {
 		t.Errorf("cancel with a full outbox: %d %s", answer.Status, answer.Raw)

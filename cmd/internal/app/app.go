@@ -55,6 +55,7 @@ type App struct {
 	leader    *lead.Leader
 	gate      *gate
 	instance  instance // what the APIs ask
+	silence   silence  // of the journal
 	ledAt     struct { // what led knows
 		sync.Mutex
 		err  error

@@ -166,7 +166,9 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 			}
 		}
 	}
-	if seen.err = h.a.journal.store.Ping(ctx); seen.err == nil {
+	seen.err = h.a.journal.store.Ping(ctx)
+	h.a.silence.note(seen.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
+	if seen.err == nil {
 		seen.err = h.a.writer.Ready()
 	}
 	return seen

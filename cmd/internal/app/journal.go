@@ -74,7 +74,7 @@ func (a *App) wireJournal() (err error) {
 		return fmt.Errorf("build redelivery: %w", err)
 	}
 	broker.Topics = a.topics
-	a.journalAPI = &journalAPI{a: a, broker: broker}
+	a.journalAPI = &journalAPI{a: a, db: a.questions(), broker: broker}
 	return nil
 }
 
@@ -147,8 +147,11 @@ func (a *App) answers() scheduler.Journal {
 		Store: a.journal.store, Timeline: a.store, Buckets: a.store.Buckets(), Clock: a.clock,
 		Instance: a.cfg.Instance, Address: a.address, Timeout: journalTimeout, Log: a.log,
 	}
-	return answered{a.writer, a.journal.store, a.reconciler, a.log}
+	return answered{a.writer, a.questions(), a.reconciler, a.log}
 }
+
+// questions returns the journal for calls that only tell a person something.
+func (a *App) questions() journal.Store { return questions{a.journal.store, &a.silence} }
 
 // namesKeep returns how long the journal is consulted about names; 0 with the journal off.
 func (a *App) namesKeep() time.Duration {

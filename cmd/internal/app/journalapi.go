@@ -18,6 +18,7 @@ import (
 // journalAPI is the journal as the HTTP API uses it: for look-ups and for operators' operations.
 type journalAPI struct {
 	a      *App
+	db     journal.Store
 	broker *publish.Broker
 }
 
@@ -39,7 +40,7 @@ func (d *journalAPI) silent(part, step string, err error) error {
 //
 // All messages share MaxChanges in their order, but each has at least its last change.
 func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.Life, error) {
-	db, byName := d.a.journal.store, ref.UID == ""
+	db, byName := d.db, ref.UID == ""
 	if byName {
 		// The timeline knows best which of several messages has the name now.
 		info, err := d.a.instance.Get(ctx, ref)
@@ -97,7 +98,7 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.L
 
 // Rejects returns rejected pushes, the latest first.
 func (d *journalAPI) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
-	found, err := d.a.journal.store.Rejects(ctx, ref, limit)
+	found, err := d.db.Rejects(ctx, ref, limit)
 	return found, d.away("find rejects", err)
 }
 
@@ -110,7 +111,7 @@ func (d *journalAPI) Resolve(ctx context.Context, ref scheduler.Ref) (message.UI
 
 // Whole returns a message as the journal has it.
 func (d *journalAPI) Whole(ctx context.Context, uid message.UID) (record.Record, error) {
-	found, err := d.a.journal.store.Records(ctx, []message.UID{uid})
+	found, err := d.db.Records(ctx, []message.UID{uid})
 	switch {
 	case err != nil:
 		return record.Record{}, d.away("read a message", err)
@@ -122,13 +123,13 @@ func (d *journalAPI) Whole(ctx context.Context, uid message.UID) (record.Record,
 
 // List returns a page of records.
 func (d *journalAPI) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
-	records, err := d.a.journal.store.List(ctx, q)
+	records, err := d.db.List(ctx, q)
 	return records, d.away("list", err)
 }
 
 // Forecast counts the messages that fall due, by step.
 func (d *journalAPI) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
-	steps, err := d.a.journal.store.Forecast(ctx, q)
+	steps, err := d.db.Forecast(ctx, q)
 	return steps, d.away("forecast", err)
 }
 

@@ -52,11 +52,12 @@ var varies = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}(Z|[+-]\d\d:\d\d)`), "TIME"},
 	{regexp.MustCompile(`\((in [0-9a-z]+|[0-9a-z]+ ago|now)\)`), "(FROM NOW)"},
 	{regexp.MustCompile(`t-[0-9a-z]{16}`), "UID"},
+	{regexp.MustCompile(`"lease_ms":\d+`), `"lease_ms":LEFT`},
 	{regexp.MustCompile(`"receipt":"[0-9A-Za-z_-]+"`), `"receipt":RECEIPT`},
 	{regexp.MustCompile(`(?m)^\d\d:\d\d:\d\d\.\d{3} `), "CLOCK "},
 }
 
-// masked replaces what differs from run to run: times and uids.
+// masked replaces what differs from run to run: times, what is left of them, and uids.
 func masked(text string) string {
 	for _, v := range varies {
 		text = v.pattern.ReplaceAllString(text, v.mask)
