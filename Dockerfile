@@ -1,4 +1,5 @@
-# Both ways end in the same image: one static binary on nothing, an unprivileged user, no shell, nothing to write.
+# Both ways end in the same image: one static binary on nothing, an unprivileged user, no shell, nothing to write. A
+# release's is made without Docker, by deploy/release/make.sh.
 #
 #   docker build -t tarry .                                          from source, with BuildKit; pulls a Go image
 #   docker build -f Dockerfile --target prebuilt -t tarry DIR        from DIR/tarry, built as below; pulls nothing

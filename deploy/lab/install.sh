@@ -23,6 +23,13 @@ need /usr/bin/curl curl
 need /usr/bin/luacheck lua-check
 need /usr/bin/shellcheck shellcheck
 need /usr/bin/promtool prometheus
+# What deploy/release makes packages and images with.
+need /usr/bin/dh debhelper
+need /usr/bin/lintian lintian
+need /usr/bin/umoci umoci
+need /usr/bin/skopeo skopeo
+need /usr/bin/jq jq
+need /etc/ssl/certs/ca-certificates.crt ca-certificates
 [ -n "$want" ] || exit 0
 
 root=
