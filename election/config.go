@@ -19,6 +19,7 @@ const (
 	maxSession = 5 * time.Minute
 	maxAddress = 256
 	maxVersion = 128
+	maxTold    = 4096
 )
 
 // nameRule restricts a namespace or an instance to one plain path component.
@@ -42,6 +43,10 @@ type NodeConfig struct {
 	// Store returns the name of the store that this instance keeps messages in; it is shown to other instances. A nil
 	// Store or an empty name means unknown.
 	Store func() string
+
+	// Tell returns what else other instances are shown. It must answer from memory. An instance without Tell says
+	// nothing, and is not missed when it is gone.
+	Tell func() Told
 
 	// Username and Password are a ZooKeeper digest, sent in clear text. If set, only their holder may read or write the
 	// znodes.

@@ -53,6 +53,7 @@
 //	/tarry/<ns>/term                  persistent; the last term given out, as decimal text
 //	/tarry/<ns>/races/<name>/…        leader and term of a race that has a name
 //	/tarry/<ns>/instances/<instance>  ephemeral; one per live instance: JSON {…, version, healthy, since}
+//	/tarry/<ns>/known/<instance>      persistent; the same of each that was ever there, until it is forgotten
 //
 // # How one instance wins
 //

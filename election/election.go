@@ -16,6 +16,9 @@ var (
 	// ErrNotLeader is returned by Resign if this instance does not lead.
 	ErrNotLeader = errors.New("this instance does not lead")
 
+	// ErrNotGone means that the instance to forget is registered, or never was.
+	ErrNotGone = errors.New("no instance of this name is gone")
+
 	// ErrUnreachable means that ZooKeeper did not answer. The value returned with it is the last known state.
 	ErrUnreachable = errors.New("zookeeper unreachable")
 
@@ -60,6 +63,20 @@ type Member struct {
 	Store    string    `json:"store,omitempty"`  // the store it keeps messages in; empty if unknown
 	Linked   bool      `json:"linked,omitempty"` // as a standby, its link to the leader stands
 	Since    time.Time `json:"since"`
+	Told
+}
+
+// Told is what an instance says of itself beside that. No election depends on it, and an older instance says nothing.
+type Told struct {
+	Unready  bool   `json:"unready,omitempty"`  // it takes no pushes
+	Lacks    string `json:"lacks,omitempty"`    // the names of checks that fail, with spaces between them
+	Settings string `json:"settings,omitempty"` // digests of what should be the same everywhere, as name:digest
+}
+
+// Gone is an instance that was registered and is not, and when it last was.
+type Gone struct {
+	Member
+	Seen time.Time
 }
 
 // Role is an instance's role in a race. The picture in the package comment shows how it changes.

@@ -341,6 +341,18 @@ func namespaces(t *testing.T, servers []string) {
 	}
 }
 
+// wipe deletes a znode and all below it.
+func wipe(conn *zk.Conn, at string) error {
+	names, _, err := conn.Children(at)
+	for _, name := range names {
+		err = errors.Join(err, wipe(conn, at+"/"+name))
+	}
+	if err = errors.Join(err, conn.Delete(at, -1)); errors.Is(err, zk.ErrNoNode) {
+		return nil
+	}
+	return err
+}
+
 func wiped(t *testing.T, servers []string) {
 	c := &court{}
 	a := real(t, c, "wiped", "a", servers)
@@ -351,12 +363,7 @@ func wiped(t *testing.T, servers []string) {
 	}
 	a.setFloor(100, nil)
 	direct := plain(t, servers)
-	for _, path := range []string{"leader", "term", "instances/a", "instances", ""} {
-		err := direct.Delete(strings.TrimSuffix("/tarry/wiped/"+path, "/"), -1)
-		if err != nil && !errors.Is(err, zk.ErrNoNode) {
-			t.Fatalf("delete %q: %v", path, err)
-		}
-	}
+	lab.Eventually(t, patience, func() error { return wipe(direct, "/tarry/wiped") }) // the node writes meanwhile
 	if r := awaitLeader(t, c, 100); r.term != 101 {
 		t.Errorf("leads under term %d after the wipe, want 101", r.term)
 	}

@@ -27,6 +27,7 @@ type member struct {
 	since   time.Time
 	held    Member    // last known content of the znode
 	written time.Time // when it was written; zero if unknown
+	told    time.Time // when the znode that stays was written
 }
 
 // register creates the znode. It replaces a znode of an earlier session of this process. It gives a znode of another
@@ -107,12 +108,15 @@ func (m *member) content() (data []byte, now Member, err error) {
 		Healthy: m.n.health.now() == nil, Store: m.n.cfg.Store(), Linked: m.n.peers.linkStands(),
 		Since: m.since.UTC(),
 	}
+	if m.n.cfg.Tell != nil {
+		now.Told = m.n.cfg.Tell()
+	}
 	data, err = encode(memberNode{Member: now, Incarnation: m.n.incarnation, Peer: m.n.peerAddress()})
 	return data, now, err
 }
 
-// refresh writes the znode if the health or the store has changed since the last write, and once per S in case the
-// znode was removed.
+// refresh writes the znode if what it says has changed since the last write, and once per S in case the znode was
+// removed.
 func (m *member) refresh(ctx context.Context) error {
 	data, now, err := m.content()
 	if err != nil {
@@ -190,6 +194,9 @@ func decodeMember(b []byte) (memberNode, error) {
 	}
 	if err := checkMember(n.Instance, n.Address, n.Version); err != nil {
 		return memberNode{}, fmt.Errorf("%w: member: %w", errBadZnode, err)
+	}
+	if told := len(n.Lacks) + len(n.Settings); told > maxTold {
+		return memberNode{}, fmt.Errorf("%w: member: it says %d bytes, at most %d", errBadZnode, told, maxTold)
 	}
 	return n, nil
 }

@@ -207,6 +207,9 @@ func (n *Node) attend(s *session, m *member) {
 		if err := m.refresh(context.Background()); err != nil { // ends with the session; see call
 			n.log.Debug().Err(err).Msg("member not written")
 		}
+		if err := m.mention(context.Background()); err != nil {
+			n.log.Debug().Err(err).Msg("known instance not written")
+		}
 		select {
 		case <-n.news:
 		case <-tick:
@@ -390,25 +393,7 @@ func (n *Node) Members(ctx context.Context) ([]Member, error) {
 	if s == nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	names, err := s.children(ctx, n.instances())
-	if errors.Is(err, zk.ErrNoNode) {
-		return nil, nil
-	} else if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
-	}
-	list := make([]Member, 0, len(names))
-	for _, name := range slices.Sorted(slices.Values(names)) {
-		found, err := s.get(ctx, n.instances()+"/"+name)
-		if errors.Is(err, zk.ErrNoNode) {
-			continue
-		} else if err != nil {
-			return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
-		}
-		m, err := decodeMember(found.data)
-		if err != nil {
-			return nil, fmt.Errorf("member %s: %w", name, err)
-		}
-		list = append(list, m.Member)
-	}
-	return list, nil
+	var list []Member
+	err = s.each(ctx, n.instances(), func(m memberNode, _ zk.Stat) { list = append(list, m.Member) })
+	return list, err
 }

@@ -29,6 +29,8 @@ type SoloConfig struct {
 
 	// Healthy is only reported: there is no other instance to lead instead. If nil, the instance is always healthy.
 	Healthy func() error
+	// Tell returns what else is reported, from memory; it may be nil.
+	Tell func() Told
 
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
@@ -53,6 +55,9 @@ type Solo struct {
 func NewSolo(cfg SoloConfig) (*Solo, error) {
 	if err := checkMember(cfg.Instance, cfg.Address, cfg.Version); err != nil {
 		return nil, fmt.Errorf("election: %w", err)
+	}
+	if cfg.Tell == nil {
+		cfg.Tell = func() Told { return Told{} }
 	}
 	if cfg.Healthy == nil {
 		cfg.Healthy = func() error { return nil }
@@ -152,9 +157,15 @@ func (s *Solo) Leader(context.Context) (Leader, bool, error) {
 func (s *Solo) Members(context.Context) ([]Member, error) {
 	return []Member{{
 		Instance: s.cfg.Instance, Address: s.cfg.Address, Version: s.cfg.Version,
-		Healthy: s.cfg.Healthy() == nil, Since: s.began.UTC(),
+		Healthy: s.cfg.Healthy() == nil, Since: s.began.UTC(), Told: s.cfg.Tell(),
 	}}, nil
 }
+
+// Gone returns none: there is one instance.
+func (s *Solo) Gone(context.Context) ([]Gone, error) { return nil, nil }
+
+// Forget refuses: no instance is gone.
+func (s *Solo) Forget(context.Context, string) error { return ErrNotGone }
 
 // State returns this instance's state.
 func (s *Solo) State() State {

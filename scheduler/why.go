@@ -128,7 +128,8 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 		say(message.WhyUnpulled, "it is ready, and no consumer has pulled it since try %d failed", i.Attempt+tries-1)
 	}
 	if topic != nil && topic.Webhook {
-		say(message.WhyWebhook, "it is ready, and an instance posts it when the target has room")
+		say(message.WhyWebhook,
+			"it is ready, and an instance that may post there (webhook.allow) does when the target has room")
 	}
 	if p := s.pausing(ctx, i.Topic); p != nil {
 		*why = p.Why(i.Due)

@@ -41,6 +41,7 @@ const (
 
 	WordNoLeader  = "no_leader"
 	WordNotLeader = "not_leader"
+	WordNotGone   = "not_gone"
 	WordNoStandby = "no_standby"
 )
 
@@ -48,6 +49,8 @@ const (
 var (
 	// ErrNoLeader reports that no instance leads at the moment.
 	ErrNoLeader = errors.New("no instance leads")
+	// ErrNotGone reports that no instance of a name is gone: it is registered, or was never known.
+	ErrNotGone = errors.New("no instance of this name is gone")
 	// ErrNotLeader reports that another instance leads.
 	ErrNotLeader = errors.New("this instance does not lead")
 	// ErrNoStandby reports that no other instance could take over.
@@ -85,6 +88,7 @@ var problems = []struct {
 	{scheduler.ErrTooFar, http.StatusBadRequest, WordTooFar},
 	{ErrNoLeader, http.StatusConflict, WordNoLeader},
 	{ErrNotLeader, http.StatusConflict, WordNotLeader},
+	{ErrNotGone, http.StatusNotFound, WordNotGone},
 	{ErrNoStandby, http.StatusConflict, WordNoStandby},
 	{ErrUnreachable, http.StatusServiceUnavailable, WordUnavailable},
 	{scheduler.ErrUnreadable, http.StatusInternalServerError, WordInternal},

@@ -66,6 +66,7 @@ var admins = map[string]route{
 	"verify":          {pattern: "POST /v1/verify"},
 	"redeliver":       {pattern: "POST /v1/redeliver"},
 	"resign":          {pattern: "POST /v1/cluster/resign"},
+	"forget":          {pattern: "DELETE /v1/cluster/instances/{instance}"},
 }
 
 // Reads returns the calls that change nothing, by name.

@@ -3,7 +3,6 @@ package api_test
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -104,6 +103,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 		"verify":          ``,
 		"redeliver":       `{"since":"1h"}`,
 		"resign":          `{"reason":"new kernel"}`,
+		"forget":          `{"instance":"t3"}`,
 		"pause":           `{"topic":"orders.>"}`,
 	} {
 		askCall(t, admins, name, request).want(t, 200, "")
@@ -119,7 +119,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 			t.Errorf("%s: got %d %s, over HTTP %d %s", name, got.status, got.raw, want.status, want.raw)
 		}
 	}
-	if len(changes) != 3 || len(admins) != 10 || len(reads) != 10 || fmt.Sprint(w.cluster.reasons) != "[new kernel]" {
+	if len(changes) != 3 || len(admins) != 11 || len(reads) != 10 || len(w.cluster.reasons) != 2 {
 		t.Errorf("%d calls that change, %d of operators, %d that read; resigned for %q", len(changes), len(admins),
 			len(reads), w.cluster.reasons)
 	}
@@ -129,7 +129,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 			t.Errorf("the log lacks %s", word)
 		}
 	}
-	if lines := strings.Count(d.log.String(), "operator action"); lines != 10+2*3 {
+	if lines := strings.Count(d.log.String(), "operator action"); lines != 11+2*3 {
 		t.Errorf("%d lines in the log, want one a call, and one for each over HTTP", lines)
 	}
 }

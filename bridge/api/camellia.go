@@ -6,7 +6,6 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -130,7 +129,7 @@ func (s *Server) camelliaHealth(w http.ResponseWriter, r *http.Request, asks boo
 	ctx, stop := context.WithTimeout(r.Context(), readyWithin)
 	defer stop()
 	code := camelliaOK
-	if asks && slices.ContainsFunc(s.cfg.Ready(ctx), func(c Check) bool { return c.Needed && c.Err != nil }) {
+	if _, ready := Amiss(s.cfg.Ready(ctx)); asks && !ready {
 		code = camelliaFailed
 	}
 	return s.respondValue(w, code, camelliaAnswer{Code: code})

@@ -16,6 +16,8 @@ type Cluster interface {
 	// Cluster returns the term, the leader and the instances. It returns answer.ErrUnreachable while they cannot be
 	// read.
 	Cluster(ctx context.Context) (wire.Cluster, error)
+	// Forget removes an instance that is gone. It may return answer.ErrNotGone and answer.ErrUnreachable.
+	Forget(ctx context.Context, instance string) error
 	// Resign makes the leader give leadership up. It may return the election errors of bridge/answer.
 	Resign(ctx context.Context, reason string) error
 }
@@ -62,6 +64,15 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 			err = s.notLeader(ctx, err)
 		}
 		return map[string]bool{"resigned": true}, err
+	})
+}
+
+// forget removes an instance that is gone from those that are listed.
+func (s *Server) forget(w http.ResponseWriter, r *http.Request) error {
+	name := r.PathValue("instance")
+	s.audit(r, "forget", false).Str("instance", name)
+	return s.done(w, r, func(ctx context.Context) (any, error) {
+		return map[string]bool{"forgotten": true}, s.cfg.Cluster.Forget(ctx, name)
 	})
 }
 

@@ -83,8 +83,8 @@
 //	push      POST of messages and batches, by patterns of topics; DELETE, PATCH and run of single messages on such a
 //	          topic; GET of these messages, of their history and of why, without headers and bodies; list and requeue
 //	          of rejects
-//	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign;
-//	          DELETE, PATCH and run of any message; and read
+//	operate   cancel and reschedule of many, requeue, purge, pause, resume, restore, verify, redeliver, resign,
+//	          forget; DELETE, PATCH and run of any message; and read
 //
 // A request without the needed right is answered 403 forbidden, in a batch for that item only, and changes nothing. If
 // a caller's rights depend on the topic, its change applies only to a message on the topic that was checked, even if

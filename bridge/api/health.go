@@ -34,6 +34,17 @@ func (c *Check) answer() wire.Check {
 	return a
 }
 
+// Amiss returns the names of the checks that fail, and whether pushes are accepted all the same.
+func Amiss(checks []Check) (names []string, ready bool) {
+	ready = true
+	for i := range checks {
+		if c := &checks[i]; c.Err != nil {
+			names, ready = append(names, c.Name), ready && !c.Needed
+		}
+	}
+	return names, ready
+}
+
 // readyWithin bounds the checks, because probers soon give up too.
 const readyWithin = 3 * time.Second
 
@@ -50,13 +61,11 @@ func (s *Server) livez(w http.ResponseWriter, _ *http.Request) error {
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	ctx, stop := context.WithTimeout(r.Context(), readyWithin)
 	defer stop()
-	a := wire.Ready{Ready: true, Checks: []wire.Check{}}
-	for _, c := range s.cfg.Ready(ctx) {
-		a.Checks = append(a.Checks, c.answer())
-		if c.Err != nil {
-			a.Ready = a.Ready && !c.Needed
-			a.Degraded = append(a.Degraded, c.Name)
-		}
+	checks := s.cfg.Ready(ctx)
+	a := wire.Ready{Checks: []wire.Check{}}
+	a.Degraded, a.Ready = Amiss(checks)
+	for i := range checks {
+		a.Checks = append(a.Checks, checks[i].answer())
 	}
 	status := http.StatusOK
 	if !a.Ready {

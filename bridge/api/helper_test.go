@@ -107,11 +107,15 @@ func (nowhere) Send(_ context.Context, batch []*message.Message, done func(*mess
 type cluster struct {
 	info    wire.Cluster
 	err     error
-	refusal error // of a resign
+	refusal error // of a resign, and of forgetting an instance
 	reasons []string
 }
 
 func (c *cluster) Cluster(context.Context) (wire.Cluster, error) { return c.info, c.err }
+func (c *cluster) Forget(_ context.Context, instance string) error {
+	c.reasons = append(c.reasons, "forget "+instance)
+	return c.refusal
+}
 func (c *cluster) Resign(_ context.Context, reason string) error {
 	c.reasons = append(c.reasons, reason)
 	return c.refusal

@@ -69,6 +69,8 @@ var (
 		"GET /v1/cluster": {answer.ErrUnreachable, errElse},
 		"POST /v1/cluster/resign": {answer.ErrNoLeader, answer.ErrNotLeader, answer.ErrNoStandby,
 			answer.ErrUnreachable, context.DeadlineExceeded, errElse},
+		"DELETE /v1/cluster/instances/{instance}": {answer.ErrNotGone, answer.ErrUnreachable, context.DeadlineExceeded,
+			errElse},
 		"POST /v1/pull":                 slices.Concat(pullFails, []error{scheduler.ErrWebhook}),
 		"POST /v1/topics/{topic}/pull":  slices.Concat(pullFails, []error{scheduler.ErrWebhook}),
 		"GET /v1/topics/{topic}/leases": slices.Concat(away, []error{context.DeadlineExceeded}),

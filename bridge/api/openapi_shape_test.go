@@ -124,7 +124,7 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		{"schemas/State/enum", message.Words()}, {"schemas/Kind/enum", kinds},
 		{"schemas/DifferenceKind/enum", []string{record.MissingInStore, record.EndedInStore, record.MissingInJournal,
 			record.StoreOlder, record.StoreNewer}},
-		{"schemas/Instance/properties/role/enum", []string{wire.RoleLeader, wire.RoleStandby}},
+		{"schemas/Instance/properties/role/enum", []string{wire.RoleLeader, wire.RoleStandby, wire.RoleGone}},
 		{"schemas/Cluster/properties/journal/properties/mode/enum",
 			[]string{journalOff, journalAsync, journalSync}},
 		{"schemas/Push/properties/on_duplicate/enum", []string{wire.Reject, wire.Keep, wire.Replace, wire.Debounce}},

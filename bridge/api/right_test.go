@@ -200,6 +200,7 @@ var askedOf = []askedRoute{
 	{"POST", "/v1/redeliver", `{"since":"1h"}`, []string{"ops", "all"}},
 	{"GET", "/v1/cluster", "", []string{"watch", "ops", "all"}},
 	{"POST", "/v1/cluster/resign", "", []string{"ops", "all"}},
+	{"DELETE", "/v1/cluster/instances/t3", "", []string{"ops", "all"}},
 	{"GET", "/metrics", "", []string{"watch", "ops", "all"}},
 }
 

@@ -71,6 +71,7 @@ func (s *Server) routes() {
 	closed("GET /v1/why", rightLook, s.whyList)
 	closed("GET /v1/cluster", rightRead, plain(s.cluster))
 	closed("POST /v1/cluster/resign", rightOperate, plain(s.resign))
+	closed("DELETE /v1/cluster/instances/{instance}", rightOperate, plain(s.forget))
 	open("GET /livez", s.livez)
 	open("GET /readyz", s.readyz)
 	metrics := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{

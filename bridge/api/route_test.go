@@ -167,13 +167,14 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 	c.info = wire.Cluster{
 		Term: 42, Leader: &wire.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: wire.FormatTime(1896076800123)},
 		Instances: []wire.Instance{
-			{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Healthy: true, Version: "v1"},
+			{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Ready: true, CanLead: true,
+				Version: "v1"},
 			{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2"}},
 	}
 	want := `{"namespace":"test","term":42,"leader":{"instance":"t1","address":"10.0.0.1:7070",` +
 		`"since":"2030-01-31T08:00:00.123Z"},"instances":[` +
-		`{"instance":"t1","address":"10.0.0.1:7070","role":"leader","healthy":true,"version":"v1"},` +
-		`{"instance":"t2","address":"10.0.0.2:7070","role":"standby","healthy":false,"version":"v2"}]}` + "\n"
+		`{"instance":"t1","address":"10.0.0.1:7070","role":"leader","ready":true,"can_lead":true,"version":"v1"},` +
+		`{"instance":"t2","address":"10.0.0.2:7070","role":"standby","ready":false,"can_lead":false,"version":"v2"}]}` + "\n"
 	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); a.raw != want {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}

@@ -46,16 +46,19 @@ func (g *guard) control(_, address string, _ syscall.RawConn) error {
 	}
 	ip := at.Addr().Unmap().WithZone("")
 	if g.isOwn(netip.AddrPortFrom(ip, at.Port())) {
-		return &refusal{fmt.Sprintf("%s is this instance's own", at)}
+		return &refusal{text: fmt.Sprintf("%s is this instance's own", at)}
 	}
 	if g.public.SafeAddr(ip) != nil {
-		return &refusal{fmt.Sprintf("%s is not public, and webhook.allow does not name it", ip)}
+		return &refusal{fmt.Sprintf("%s is not public, and webhook.allow does not name it", ip), true}
 	}
 	return nil
 }
 
 // refusal is why an address is not dialled.
-type refusal struct{ text string }
+type refusal struct {
+	text    string
+	setting bool // webhook.allow decides it
+}
 
 func (r *refusal) Error() string { return r.text }
 
@@ -78,9 +81,11 @@ func local(ip netip.Addr) bool {
 	})
 }
 
-// newClient returns a client that uses no proxy, follows no redirect and dials no address that guard refuses.
-func newClient(allow []netip.Prefix, own []net.Addr) *http.Client {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: newGuard(allow, own).control}
+// newClient returns a client that uses no proxy, follows no redirect and dials no address that the guard refuses.
+func (s *Service) newClient() *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: func(network, address string, c syscall.RawConn) error {
+		return s.guard.Load().control(network, address, c)
+	}}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
@@ -34,6 +35,8 @@ type target struct {
 	timeout time.Duration
 	signers []*standardwebhooks.Webhook
 	slots   *semaphore.Weighted // requests
+	// closed is until when this instance does not take its messages, in nanoseconds since 1970: it may not post to it.
+	closed atomic.Int64
 
 	line *line // of its topics
 
@@ -45,6 +48,8 @@ type target struct {
 const (
 	timeoutDefault     = 10 * time.Second
 	concurrencyDefault = 8
+	// closedFor is how long an instance leaves alone what it may not post.
+	closedFor = 5 * time.Second
 	// leaseMore is how much longer than a request a lease is: to settle it, also while the store is away for a moment.
 	leaseMore = 20 * time.Second
 	// settlePause is the pause before a settlement that failed is repeated; it doubles up to settlePauseMost.
@@ -127,7 +132,7 @@ func (s *Service) deliver(ctx, posting context.Context, t *target, all group) {
 		}
 	}
 	for alone = slices.Concat(fresh, alone); len(alone) > 0; alone = alone[1:] {
-		if ctx.Err() != nil { // it counts as no try
+		if ctx.Err() != nil || t.closed.Load() > time.Now().UnixNano() { // it counts as no try
 			s.settle(posting, alone, verdict{verb: scheduler.Release})
 			return
 		}

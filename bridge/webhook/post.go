@@ -35,7 +35,7 @@ const (
 
 // verdict is what a target's answer means for the messages of a request.
 type verdict struct {
-	verb   scheduler.Verb // Ack, Nack, Bury or, while this instance stops, Release
+	verb   scheduler.Verb // Ack, Nack, Bury or, while this instance stops or if it may not post there, Release
 	reason string         // for the history: the status, never the answer's body
 	after  time.Duration  // how long the target asks not to be tried
 	all    bool           // it is about the target, and says nothing of one message or another
@@ -45,6 +45,10 @@ type verdict struct {
 func (s *Service) post(ctx context.Context, t *target, g group) verdict {
 	v := s.ask(ctx, t, g)
 	if v.verb == scheduler.Release { // it shows nothing of the target
+		if v.reason != "" {
+			t.closed.Store(time.Now().Add(closedFor).UnixNano())
+			s.note(ctx, t, v)
+		}
 		return v
 	}
 	outcome := map[scheduler.Verb]string{scheduler.Ack: "delivered", scheduler.Nack: "failed", scheduler.Bury: "gone"}
@@ -72,6 +76,9 @@ func (s *Service) ask(ctx context.Context, t *target, g group) verdict {
 	}
 	if errors.Is(context.Cause(ctx), errStopping) { // no fault of the message's: it counts as no try
 		return verdict{verb: scheduler.Release, all: true}
+	}
+	if refused := (*refusal)(nil); errors.As(err, &refused) && refused.setting { // others may have another
+		return verdict{verb: scheduler.Release, reason: refused.Error(), all: true}
 	}
 	return verdict{verb: scheduler.Nack, reason: "the target could not be asked: " + trouble(ctx, err), all: true}
 }

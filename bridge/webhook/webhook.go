@@ -35,10 +35,8 @@ type Config struct {
 	Topics            *scheduler.Topics
 	Clock             *scheduler.Clock
 	Instance, Version string
-	// Allow are networks that targets may be in although they are not public; Own are this process's listeners, which
-	// no target may be.
-	Allow []netip.Prefix
-	Own   []net.Addr
+	// Own are this process's listeners, which no target may be.
+	Own []net.Addr
 	// Drain is how long Run waits for answers once it stops.
 	Drain      time.Duration
 	Log        zerolog.Logger
@@ -49,6 +47,7 @@ type Config struct {
 type Service struct {
 	cfg     Config
 	client  *http.Client
+	guard   atomic.Pointer[guard]
 	targets atomic.Pointer[map[string]*target] // by pattern
 	heard   chan string
 	look    chan struct{} // capacity 1: list the topics now
@@ -77,7 +76,7 @@ const (
 
 // New builds a Service without targets.
 func New(cfg Config) *Service {
-	s := &Service{cfg: cfg, client: newClient(cfg.Allow, cfg.Own), heard: make(chan string, heardMost),
+	s := &Service{cfg: cfg, heard: make(chan string, heardMost),
 		look: make(chan struct{}, 1),
 		posts: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "tarry_webhook_posts_total",
 			Help: "Requests to webhooks' targets, by pattern of topics and outcome: delivered, failed, gone."},
@@ -87,12 +86,15 @@ func New(cfg Config) *Service {
 			Buckets: prometheus.ExponentialBuckets(0.002, 3, 10)}),
 	}
 	cfg.Registerer.MustRegister(s.posts, s.seconds)
+	s.client = s.newClient()
+	s.guard.Store(newGuard(nil, cfg.Own))
 	s.targets.Store(&map[string]*target{})
 	return s
 }
 
-// Use replaces all targets. One that stays as it is keeps what it knows of its requests.
-func (s *Service) Use(all []Target) error {
+// Use replaces all targets, and the networks that they may be in although they are not public. A target that stays as
+// it is keeps what it knows of its requests.
+func (s *Service) Use(all []Target, allow []netip.Prefix) error {
 	before, next := *s.targets.Load(), make(map[string]*target, len(all))
 	for _, one := range all {
 		if t := before[one.Pattern]; t != nil && reflect.DeepEqual(t.Target, one) {
@@ -107,6 +109,11 @@ func (s *Service) Use(all []Target) error {
 			t.line = before[one.Pattern].line
 		}
 		next[one.Pattern] = t
+	}
+	s.guard.Store(newGuard(allow, s.cfg.Own)) // before the targets that need it
+	s.client.CloseIdleConnections()
+	for _, t := range next {
+		t.closed.Store(0)
 	}
 	s.targets.Store(&next)
 	s.Heard("", 0)
@@ -203,6 +210,10 @@ func (s *Service) consume(ctx, posting context.Context, topic string) {
 		t := s.of(topic)
 		if t == nil {
 			return
+		}
+		if wait := time.Until(time.Unix(0, t.closed.Load())); wait > 0 { // another instance may be able to post
+			_ = scheduler.Sleep(ctx, min(wait, pullRest))
+			continue
 		}
 		slots := t.take(ctx)
 		if slots == 0 {

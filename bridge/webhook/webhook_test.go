@@ -260,13 +260,13 @@ func start(t *testing.T, target Target, answer func(body string, w http.Response
 	topics.Set([]*scheduler.Topic{{Pattern: "a.*", Webhook: true, Deliver: scheduler.DeliverPull,
 		Retry: message.Retry{Delays: []time.Duration{time.Minute, time.Minute}}}}, message.Retry{})
 	r.Service = New(Config{Source: r.source, Topics: topics, Clock: scheduler.NewClock(scheduler.System()),
-		Instance: "me", Allow: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, Drain: 100 * time.Millisecond,
+		Instance: "me", Drain: 100 * time.Millisecond,
 		Log: zerolog.Nop(), Registerer: prometheus.NewRegistry()})
 	target.Pattern = "a.*"
 	if target.URL == "" {
 		target.URL = server.URL
 	}
-	if err := r.Use([]Target{target}); err != nil {
+	if err := r.Use([]Target{target}, loopback()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
@@ -281,6 +281,8 @@ func start(t *testing.T, target Target, answer func(body string, w http.Response
 	t.Cleanup(stop)
 	return r, stop
 }
+
+func loopback() []netip.Prefix { return []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")} }
 
 func want[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
@@ -458,7 +460,7 @@ func TestRun_PostsNoWordOfAProducerAsOfSomebodyElse(t *testing.T) {
 	}
 	slices.Sort(forged)
 	want(t, "what the producer said", forged, []string{"Content-Type", "Tarry-Reason", "X-Own", "X-Real-Ip"})
-	if err := r.Use([]Target{{Pattern: "a.*", URL: server.URL, Headers: []string{"tarry_Id"}}}); err == nil {
+	if err := r.Use([]Target{{Pattern: "a.*", URL: server.URL, Headers: []string{"tarry_Id"}}}, nil); err == nil {
 		t.Error("a target may let producers speak for tarry")
 	}
 }
@@ -580,13 +582,42 @@ func TestRun_PostsNothingToATargetThatWasReplaced(t *testing.T) {
 		}
 		return nil
 	})
-	if err := r.Use([]Target{{Pattern: "a.*", URL: next.URL}}); err != nil {
+	if err := r.Use([]Target{{Pattern: "a.*", URL: next.URL}}, loopback()); err != nil {
 		t.Fatal(err)
 	}
 	close(hold)
 	r.verbs(2)
 	want(t, "posted to the old target", r.posted(), []string{"first"})
 	want(t, "posted to the new one", news.Load(), 1)
+}
+
+// An instance that may not post to a target leaves its messages to others, and they lose no try, until its settings
+// change.
+func TestRun_LeavesToOthersWhatItMayNotPost(t *testing.T) {
+	t.Parallel()
+	for _, batch := range []int{0, 10} {
+		r, _ := start(t, Target{Batch: batch}, nil)
+		target := (*r.targets.Load())["a.*"].Target
+		if err := r.Use([]Target{target}, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.give(time.Minute, "one", "two", "again three")
+		release := fmt.Sprint(scheduler.Release)
+		want(t, "settled", r.verbs(3), []string{release + "  0s", release + " 1 0s", release + " 2 0s"})
+		r.source.mu.Lock()
+		polls := len(r.polls)
+		r.source.mu.Unlock()
+		r.give(time.Minute, "four")
+		r.source.mu.Lock()
+		want(t, "polls while it may not post", len(r.polls), polls)
+		want(t, "it is noted that the target fails", fmt.Sprint(r.noted), "[true]")
+		r.source.mu.Unlock()
+		if err := r.Use([]Target{target}, loopback()); err != nil {
+			t.Fatal(err)
+		}
+		r.verbs(4)
+		want(t, "posted", len(r.posted()), 1)
+	}
 }
 
 // A store that answers slowly holds up no topic that was heard of.

@@ -260,15 +260,24 @@ type Leader struct {
 const (
 	RoleLeader  = "leader"
 	RoleStandby = "standby"
+	RoleGone    = "gone"
 )
 
-// Instance is a live instance.
+// Instance is a live instance, or one that was.
 type Instance struct {
 	Instance string `json:"instance"`
 	Address  string `json:"address"`
 	Role     string `json:"role"`
-	Healthy  bool   `json:"healthy"`
-	Version  string `json:"version"`
+	// Ready reports that it takes pushes, and Lacks what its checks find amiss, both as at its own /readyz. CanLead
+	// reports that it could lead: it delivers then.
+	Ready   bool     `json:"ready"`
+	Lacks   []string `json:"lacks,omitempty"`
+	CanLead bool     `json:"can_lead"`
+	// Differs names the settings that are not as the leader's.
+	Differs []string `json:"differs,omitempty"`
+	// Seen is when it was last there, if it is gone.
+	Seen    string `json:"seen,omitempty"`
+	Version string `json:"version"`
 	// OtherStore reports that the instance's store is not the leader's.
 	OtherStore bool `json:"other_store,omitempty"`
 	// Linked reports that the standby's link to the leader stands, so that it sees at once that the leader is dead.

@@ -2,12 +2,15 @@ package main
 
 import (
 	"fmt"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
 func newCluster(o outside) *cobra.Command {
@@ -16,6 +19,7 @@ func newCluster(o outside) *cobra.Command {
 		Short: "Show who leads and who stands by",
 		Args:  noArgs,
 	}
+	cmd.AddCommand(newForget(o))
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		return shows(c, clusterText)(get[wire.Cluster](c, cmd, "/v1/cluster"))
 	})
@@ -45,22 +49,50 @@ func clusterText(t clock, c *wire.Cluster) string {
 	if len(c.Instances) == 0 {
 		return b.String()
 	}
-	rows := [][]string{{"INSTANCE", "ADDRESS", "ROLE", "HEALTH", "VERSION"}}
+	rows := [][]string{{"INSTANCE", "ADDRESS", "ROLE", "STATE", "VERSION"}}
 	for _, i := range c.Instances {
-		health := "healthy"
-		switch {
-		case i.OtherStore:
-			health = "another Redis than the leader's"
-		case !i.Healthy:
-			health = "not healthy"
-		}
 		role := i.Role
 		if i.Linked {
 			role += ", linked"
 		}
-		rows = append(rows, []string{i.Instance, i.Address, role, health, i.Version})
+		rows = append(rows, []string{i.Instance, i.Address, role, state(t, &i), i.Version})
 	}
 	return b.String() + "\n" + table(rows)
+}
+
+// state says how an instance is, in the words of tarry health.
+func state(t clock, i *wire.Instance) string {
+	if i.Role == wire.RoleGone {
+		return "last seen " + t.at(i.Seen)
+	}
+	text := "ready"
+	if !i.Ready {
+		text = "not ready: " + strings.Join(i.Lacks, ", ")
+	} else if len(i.Lacks) > 0 {
+		text = "ready, but degraded: " + strings.Join(i.Lacks, ", ")
+	}
+	if !i.CanLead {
+		text += "; cannot lead"
+	}
+	if i.OtherStore {
+		text += "; another Redis than the leader's"
+	}
+	if len(i.Differs) > 0 {
+		text += "; not as the leader's: " + strings.Join(i.Differs, ", ")
+	}
+	return text
+}
+
+func newForget(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "forget INSTANCE",
+		Short: "Remove an instance that is gone from those that tarry cluster lists",
+		Args:  oneArg("INSTANCE"),
+	}
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
+		return says(c, args[0]+" is forgotten")(client.Ask[struct{}](cmd.Context(), c.Client, http.MethodDelete,
+			"/v1/cluster/instances/"+url.PathEscape(args[0]), nil))
+	})
 }
 
 // journalText describes the journal's mode, its lag, and the number of entries that it could not hold. While it does

@@ -115,6 +115,13 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 		}
 		return nil
 	})
+	lab.Eventually(t, 10*time.Second, func() error { // it announces once a second what has changed
+		r := tarry(t, "", []string{"TARRY_SERVER=http://" + at}, "cluster")
+		if !strings.Contains(r.out, "ready") || strings.Contains(r.out, "not ready") || strings.Contains(r.out, "degraded") {
+			return fmt.Errorf("cluster says %s", r.out)
+		}
+		return nil
+	})
 	r := tarry(t, "", environ, "doctor").want(t, exitDone, "one is running, at "+at)
 	for _, want := range []string{"1 instance registered and reached", "as the setting says", "work queue on file",
 		"anybody who can reach ZooKeeper may write"} {

@@ -145,14 +145,19 @@ func (fixedCluster) Cluster(context.Context) (wire.Cluster, error) {
 		Term: 42, Leader: &wire.Leader{Instance: "tarry-1", Address: "10.0.0.1:7070",
 			Since: wire.FormatTime(1_896_076_800_000)},
 		Instances: []wire.Instance{
-			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Healthy: true, Version: "v1.2.3"},
-			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v1.2.3"},
-			{Instance: "tarry-3", Address: "10.0.0.3:7070", Role: wire.RoleStandby, Healthy: true, Linked: true,
+			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Ready: true, CanLead: true,
 				Version: "v1.2.3"},
+			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v1.2.3",
+				Lacks: []string{"journal", "nats"}, Differs: []string{"retry", "topics"}},
+			{Instance: "tarry-3", Address: "10.0.0.3:7070", Role: wire.RoleStandby, Ready: true, CanLead: true,
+				Linked: true, Lacks: []string{"settings"}, Version: "v1.2.3"},
+			{Instance: "tarry-4", Address: "10.0.0.4:7070", Role: wire.RoleGone, Version: "v1.2.2",
+				Seen: wire.FormatTime(1_896_076_800_000)},
 		},
 	}, nil
 }
 
+func (c fixedCluster) Forget(context.Context, string) error { return c.refusal }
 func (c fixedCluster) Resign(context.Context, string) error { return c.refusal }
 
 // golden compares with the file, or writes it.

@@ -84,11 +84,7 @@ func instance(cmd *cobra.Command, o outside, load func(*pflag.FlagSet, []string)
 		return errors.Join(err, a.Close())
 	}
 	defer onHangup(cmd.Context(), log, func() error {
-		next, err := load(cmd.Flags(), o.environ)
-		if err != nil {
-			return err
-		}
-		return a.Reload(next)
+		return a.Reload(func() (config.Serve, error) { return load(cmd.Flags(), o.environ) })
 	})()
 	return a.Run(cmd.Context())
 }

@@ -18,14 +18,14 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// awaitLinked waits until the standby's link to the leader stands, and it is known to be healthy: before, it stands for
+// awaitLinked waits until the standby's link to the leader stands, and it can lead: before, it stands for
 // nothing.
 func awaitLinked(s *site.Site, at *site.Instance) {
 	s.T.Helper()
 	lab.Eventually(s.T, site.Patience, func() error {
 		got, err := at.Call(s.T.Context(), http.MethodGet, "/v1/cluster", nil)
-		if err == nil && (!strings.Contains(got.Raw, `"linked":true`) || strings.Contains(got.Raw, `"healthy":false`)) {
-			err = fmt.Errorf("no healthy standby is linked: %s", got.Raw)
+		if err == nil && (!strings.Contains(got.Raw, `"linked":true`) || strings.Contains(got.Raw, `"can_lead":false`)) {
+			err = fmt.Errorf("no standby that can lead is linked: %s", got.Raw)
 		}
 		return err
 	})

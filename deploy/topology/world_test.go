@@ -213,7 +213,7 @@ type clusterAnswer struct {
 	// Instances by role.
 	Instances []struct {
 		Instance, Address, Role string
-		Healthy                 bool
+		CanLead                 bool `json:"can_lead"`
 	}
 }
 
@@ -229,7 +229,7 @@ func cluster(url string) (c clusterAnswer, err error) {
 	return c, json.Unmarshal([]byte(body), &c)
 }
 
-// roles waits until both instances agree that one leads and the other stands by, healthy.
+// roles waits until both instances agree that one leads and the other stands by, able to lead.
 func (w *world) roles() (leader, standby *instance, term uint64) {
 	w.t.Helper()
 	lab.Eventually(w.t, time.Minute, func() error {
@@ -247,7 +247,7 @@ func (w *world) roles() (leader, standby *instance, term uint64) {
 			}
 			leader, term = w.instances[c.Leader.Instance], c.Term
 			for _, each := range c.Instances {
-				if !each.Healthy || each.Address != w.address(each.Instance) ||
+				if !each.CanLead || each.Address != w.address(each.Instance) ||
 					(each.Role == "leader") != (each.Instance == leader.name) {
 					return fmt.Errorf("%s sees %+v", i.name, each)
 				}

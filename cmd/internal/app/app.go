@@ -56,6 +56,7 @@ type App struct {
 	gate      *gate
 	instance  instance // what the APIs ask
 	silence   silence  // of the journal
+	roster    *roster
 	ledAt     struct { // what led knows
 		sync.Mutex
 		err  error
@@ -133,6 +134,7 @@ func (a *App) wireScheduler() (err error) {
 	a.same = &sameStore{opened: a.opened}
 	a.gate = &gate{same: a.same}
 	a.health = newHealth(a)
+	a.roster = &roster{a: a, cfg: a.cfg}
 	a.leader, err = lead.New(lead.Config{
 		Timeline: a.store, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
 		Intake: a.contents.Consuming, EndedKeep: a.cfg.Ended.Keep,
@@ -212,14 +214,10 @@ func (a *App) askPauses(ctx context.Context) error {
 }
 
 func (a *App) wireWebhooks() error {
-	allow, err := networks("webhook.allow", a.cfg.Webhook.Allow)
-	if err != nil {
-		return err
-	}
 	a.webhooks = webhook.New(webhook.Config{Source: a.scheduler, Topics: a.topics, Clock: a.clock,
-		Instance: a.cfg.Instance, Version: a.options.Version, Allow: allow, Own: a.own, Drain: a.cfg.Stop.Timeout,
+		Instance: a.cfg.Instance, Version: a.options.Version, Own: a.own, Drain: a.cfg.Stop.Timeout,
 		Log: a.log, Registerer: a.registry})
-	return a.webhooks.Use(targetsOf(a.cfg.Topics))
+	return a.useWebhooks(a.cfg)
 }
 
 func (a *App) wireIntake() (err error) {
@@ -362,6 +360,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
 	start("health of the journal", a.health.runJournal)
+	start("roster", a.roster.run)
 	start("nats", a.watchNATS)
 	start("buckets", a.watchBuckets)
 	stopJournal := a.keepJournal(ctx)

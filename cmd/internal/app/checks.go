@@ -4,6 +4,8 @@ import (
 	"context"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/tarry-mq/tarry/bridge/api"
 )
 
 // checks exports what /readyz says, and how far the clocks are apart.
@@ -27,11 +29,11 @@ func (c *checks) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	one := map[bool]float64{true: 1}
-	ready := true
-	for _, check := range c.h.checks(context.Background()) {
+	checks := c.h.checks(context.Background())
+	for _, check := range checks {
 		gauge(c.check, one[check.Err == nil], check.Name)
-		ready = ready && (check.Err == nil || !check.Needed)
 	}
+	_, ready := api.Amiss(checks)
 	gauge(c.ready, one[ready])
 	gauge(c.spreads, c.h.a.clock.Spread().Seconds())
 }

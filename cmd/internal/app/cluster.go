@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 )
 
@@ -14,6 +16,8 @@ import (
 type node interface {
 	Run(ctx context.Context) error
 	Members(ctx context.Context) ([]election.Member, error)
+	Gone(ctx context.Context) ([]election.Gone, error)
+	Forget(ctx context.Context, instance string) error
 }
 
 // race is the leadership for which instances compete.
@@ -46,10 +50,10 @@ func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
 		info.Leader = &wire.Leader{Instance: leader.Instance, Address: leader.Address,
 			Since: wire.FormatTime(leader.Since.UnixMilli())}
 	}
-	store := ""
+	var leads election.Member
 	for _, m := range members {
 		if led && m.Instance == leader.Instance {
-			store = m.Store
+			leads = m
 		}
 	}
 	for _, m := range members {
@@ -58,10 +62,33 @@ func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
 			role = wire.RoleLeader
 		}
 		info.Instances = append(info.Instances,
-			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Healthy: m.Healthy, Version: m.Version,
-				OtherStore: store != "" && m.Store != "" && m.Store != store, Linked: m.Linked && role == wire.RoleStandby})
+			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
+				Ready: !m.Unready, Lacks: strings.Fields(m.Lacks), CanLead: m.Healthy,
+				Differs:    config.Differing(m.Settings, leads.Settings),
+				OtherStore: leads.Store != "" && m.Store != "" && m.Store != leads.Store,
+				Linked:     m.Linked && role == wire.RoleStandby})
+	}
+	gone, err := c.node.Gone(ctx)
+	if err != nil {
+		return wire.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+	}
+	for _, g := range gone {
+		info.Instances = append(info.Instances, wire.Instance{Instance: g.Instance, Address: g.Address,
+			Role: wire.RoleGone, Version: g.Version, Seen: wire.FormatTime(g.Seen.UnixMilli())})
 	}
 	return info, nil
+}
+
+// Forget removes an instance that is gone.
+func (c *cluster) Forget(ctx context.Context, instance string) error {
+	err := c.node.Forget(ctx, instance)
+	switch {
+	case errors.Is(err, election.ErrNotGone):
+		return fmt.Errorf("%w: %s", answer.ErrNotGone, instance)
+	case err != nil:
+		return fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+	}
+	return nil
 }
 
 // Resign makes the leader, this instance or another, resign if another instance could take over.

@@ -18,6 +18,7 @@ type electing struct {
 }
 
 func (e *electing) Members(context.Context) ([]election.Member, error) { return e.members, nil }
+func (e *electing) Gone(context.Context) ([]election.Gone, error)      { return nil, nil }
 func (e *electing) Leader(context.Context) (election.Leader, bool, error) {
 	return election.Leader{Instance: "one", Term: 3}, true, nil
 }

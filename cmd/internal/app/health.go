@@ -219,7 +219,7 @@ func (h *health) checks(context.Context) []api.Check {
 	case journal.Async:
 		all = append(all, h.inBuckets(api.Check{Name: "journal", Err: db.err}, db))
 	}
-	return all
+	return append(all, h.a.roster.checks()...)
 }
 
 // clocksErr returns an error if a server that answers shows no time. On one machine all clocks are the same.

@@ -62,6 +62,7 @@ var arrows = map[string][]string{
 	"deploy/topology":     {},
 	"deploy/lines":        {},
 	"deploy/docs":         {},
+	"deploy/release":      {},
 }
 
 // drivers are the modules that only these packages may import.

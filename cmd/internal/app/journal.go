@@ -74,7 +74,7 @@ func (a *App) wireJournal() (err error) {
 		return fmt.Errorf("build redelivery: %w", err)
 	}
 	broker.Topics = a.topics
-	a.journalAPI = &journalAPI{a: a, db: a.questions(), broker: broker}
+	a.journalAPI = &journalAPI{a: a, broker: broker}
 	return nil
 }
 
@@ -147,11 +147,8 @@ func (a *App) answers() scheduler.Journal {
 		Store: a.journal.store, Timeline: a.store, Buckets: a.store.Buckets(), Clock: a.clock,
 		Instance: a.cfg.Instance, Address: a.address, Timeout: journalTimeout, Log: a.log,
 	}
-	return answered{a.writer, a.questions(), a.reconciler, a.log}
+	return answered{a.writer, a.journal.store, a.reconciler, &a.silence, a.log}
 }
-
-// questions returns the journal for calls that only tell a person something.
-func (a *App) questions() journal.Store { return questions{a.journal.store, &a.silence} }
 
 // namesKeep returns how long the journal is consulted about names; 0 with the journal off.
 func (a *App) namesKeep() time.Duration {
@@ -166,11 +163,14 @@ type answered struct {
 	*journal.Writer
 	store      journal.Store
 	reconciler *journal.Reconciler
+	silence    *silence
 	log        zerolog.Logger
 }
 
 // Find looks up messages that the timeline does not know.
 func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
+	ctx, stop := j.silence.during(ctx)
+	defer stop()
 	records, err := j.store.Find(ctx, ref, findLimit)
 	if err != nil {
 		j.log.Warn().Err(err).Msg("the journal does not answer")
@@ -185,6 +185,8 @@ func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, 
 
 // Rejects looks up rejected pushes.
 func (j answered) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
+	ctx, stop := j.silence.during(ctx)
+	defer stop()
 	found, err := j.store.Rejects(ctx, ref, limit)
 	if err != nil {
 		j.log.Warn().Err(err).Msg("the journal does not answer")

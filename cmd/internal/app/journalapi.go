@@ -18,7 +18,6 @@ import (
 // journalAPI is the journal as the HTTP API uses it: for look-ups and for operators' operations.
 type journalAPI struct {
 	a      *App
-	db     journal.Store
 	broker *publish.Broker
 }
 
@@ -40,7 +39,9 @@ func (d *journalAPI) silent(part, step string, err error) error {
 //
 // All messages share MaxChanges in their order, but each has at least its last change.
 func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.Life, error) {
-	db, byName := d.db, ref.UID == ""
+	ctx, stop := d.a.silence.during(ctx)
+	defer stop()
+	db, byName := d.a.journal.store, ref.UID == ""
 	if byName {
 		// The timeline knows best which of several messages has the name now.
 		info, err := d.a.instance.Get(ctx, ref)
@@ -98,7 +99,9 @@ func (d *journalAPI) History(ctx context.Context, ref scheduler.Ref) ([]record.L
 
 // Rejects returns rejected pushes, the latest first.
 func (d *journalAPI) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
-	found, err := d.db.Rejects(ctx, ref, limit)
+	ctx, stop := d.a.silence.during(ctx)
+	defer stop()
+	found, err := d.a.journal.store.Rejects(ctx, ref, limit)
 	return found, d.away("find rejects", err)
 }
 
@@ -111,7 +114,7 @@ func (d *journalAPI) Resolve(ctx context.Context, ref scheduler.Ref) (message.UI
 
 // Whole returns a message as the journal has it.
 func (d *journalAPI) Whole(ctx context.Context, uid message.UID) (record.Record, error) {
-	found, err := d.db.Records(ctx, []message.UID{uid})
+	found, err := d.a.journal.store.Records(ctx, []message.UID{uid})
 	switch {
 	case err != nil:
 		return record.Record{}, d.away("read a message", err)
@@ -123,13 +126,17 @@ func (d *journalAPI) Whole(ctx context.Context, uid message.UID) (record.Record,
 
 // List returns a page of records.
 func (d *journalAPI) List(ctx context.Context, q record.RecordQuery) ([]record.Record, error) {
-	records, err := d.db.List(ctx, q)
+	ctx, stop := d.a.silence.during(ctx)
+	defer stop()
+	records, err := d.a.journal.store.List(ctx, q)
 	return records, d.away("list", err)
 }
 
 // Forecast counts the messages that fall due, by step.
 func (d *journalAPI) Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
-	steps, err := d.db.Forecast(ctx, q)
+	ctx, stop := d.a.silence.during(ctx)
+	defer stop()
+	steps, err := d.a.journal.store.Forecast(ctx, q)
 	return steps, d.away("forecast", err)
 }
 

@@ -297,7 +297,7 @@ func (a *App) elect() (node, race, error) {
 	if a.cfg.InMemory() {
 		solo, err := election.NewSolo(election.SoloConfig{
 			Instance: a.cfg.Instance, Address: a.address, Version: a.options.Version,
-			Lead: a.lead, Healthy: a.health.fit,
+			Lead: a.lead, Healthy: a.health.fit, Tell: a.roster.tell,
 			NextTerm: func(ctx context.Context) (uint64, error) {
 				term, err := a.journal.store.MaxTerm(ctx) // nothing else outlives the process
 				return term + 1, err
@@ -306,19 +306,19 @@ func (a *App) elect() (node, race, error) {
 		})
 		return solo, solo, err
 	}
-	return a.stand(a.lead, a.health.fit, a.same.name)
+	return a.stand(a.lead, a.health.fit, a.same.name, a.roster.tell)
 }
 
 // stand creates the node of this instance and its one race over ZooKeeper.
-func (o *opened) stand(lead election.Lead, healthy func() error, store func() string) (*election.Node, *election.Race,
-	error) {
+func (o *opened) stand(lead election.Lead, healthy func() error, store func() string,
+	tell func() election.Told) (*election.Node, *election.Race, error) {
 	peers, err := o.peerConfig()
 	if err != nil {
 		return nil, nil, err
 	}
 	n, err := election.NewNode(election.NodeConfig{
 		Servers: o.cfg.ZooKeeper.Servers, Namespace: o.cfg.Namespace, Instance: o.cfg.Instance, Address: o.address,
-		Version: o.options.Version, Session: o.cfg.ZooKeeper.Session, Healthy: healthy, Store: store,
+		Version: o.options.Version, Session: o.cfg.ZooKeeper.Session, Healthy: healthy, Store: store, Tell: tell,
 		Username: o.cfg.ZooKeeper.Username, Password: o.cfg.ZooKeeper.Password.Reveal(), Log: o.options.Log,
 		Registerer: o.registry, Peers: peers,
 	})

@@ -104,14 +104,16 @@ func TestReadiness_SQLAwayCostsPushesAndNobodyTheLeadership(t *testing.T) {
 		var v struct {
 			Instances []struct {
 				Instance string
-				Healthy  bool
+				CanLead  bool `json:"can_lead"`
+				Ready    bool
+				Lacks    []string
 			}
 			Checks []struct{ Name, Detail string }
 		}
 		if status, err := i.get("/v1/cluster", &v); err != nil || status != http.StatusOK {
 			t.Fatalf("cluster: %d, %v", status, err)
 		}
-		if len(v.Instances) != 2 || !v.Instances[0].Healthy || !v.Instances[1].Healthy {
+		if len(v.Instances) != 2 || !v.Instances[0].CanLead || !v.Instances[1].CanLead {
 			t.Errorf("without SQL somebody could not lead: %+v", v.Instances)
 		}
 		explained := func(c struct{ Name, Detail string }) bool { return c.Name == "journal" && c.Detail != "" }

@@ -74,7 +74,7 @@ func (r *rebucket) run(ctx context.Context) (err error) {
 		}
 		stop(errDone)
 		return nil
-	}, nil, nil)
+	}, nil, nil, nil)
 	if err != nil {
 		return err
 	}

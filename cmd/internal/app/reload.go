@@ -12,12 +12,23 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Reload applies the settings that may change while the instance runs. The caller has checked them as a whole.
-func (a *App) Reload(next config.Serve) error {
+// Reload reads the settings and applies those that may change while the instance runs. What refuses them, the checks
+// show until a later reload succeeds.
+func (a *App) Reload(load func() (config.Serve, error)) error {
+	next, err := load()
+	if err == nil {
+		err = a.apply(next)
+	}
+	a.roster.reloaded(next, err)
+	return err
+}
+
+// apply applies settings that were checked as a whole.
+func (a *App) apply(next config.Serve) error {
 	if err := useTopics(a.topics, next); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
-	if err := a.webhooks.Use(targetsOf(next.Topics)); err != nil {
+	if err := a.useWebhooks(next); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
 	a.api.SetTokens(tokensOf(next.HTTP.Tokens))
@@ -62,6 +73,15 @@ func useTopics(t *scheduler.Topics, cfg config.Serve) error {
 	}
 	t.Set(list, fallback)
 	return nil
+}
+
+// useWebhooks applies the targets of webhooks, and where they may be.
+func (a *App) useWebhooks(cfg config.Serve) error {
+	allow, err := networks("webhook.allow", cfg.Webhook.Allow)
+	if err != nil {
+		return err
+	}
+	return a.webhooks.Use(targetsOf(cfg.Topics), allow)
 }
 
 // targetsOf returns the targets of webhooks.

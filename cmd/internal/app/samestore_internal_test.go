@@ -25,6 +25,8 @@ func (b *ballot) Leader(context.Context) (election.Leader, bool, error) {
 
 func (b *ballot) Members(context.Context) ([]election.Member, error) { return b.members, b.err }
 
+func (b *ballot) Gone(context.Context) ([]election.Gone, error) { return nil, nil }
+
 // The leader's store was emptied, and the leader died before anything said so: the name that it registered stands
 // nowhere any more. Whoever is left goes on, unless another instance has a store to differ from.
 func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {

@@ -94,7 +94,7 @@ func TestOtherStore_TakesNothingAndSaysSo(t *testing.T) {
 		for _, i := range []*instance{a, b} {
 			_, text := i.says(http.MethodGet, "/v1/cluster", "")
 			if strings.Count(text, `"other_store":true`) != 1 || !strings.Contains(text, `"instance":"b"`) ||
-				!strings.Contains(text, `"role":"standby","healthy":false`) {
+				!strings.Contains(text, `"role":"standby","ready":false,"lacks":["redis"],"can_lead":false`) {
 				return fmt.Errorf("got %s", text)
 			}
 		}

@@ -41,6 +41,7 @@ func examples(file1, file2, tokens1, tokens2, seeds, directory1, directory2 stri
 		"http.proxies":             pair("10.0.0.1", "10.0.0.0/8,::1"),
 		"webhook.allow":            pair("10.0.0.1", "10.0.0.0/8,::1"),
 		"peer.advertise":           pair("a.example:1", "10.0.0.1:2"),
+		"cluster.instances":        pair("2", "3"),
 		"peer.listen":              pair("0.0.0.0:7072", "off"),
 		"nats.url":                 pair("nats://a:1,nats://b:2", "tls://c:3"),
 		"nats.listen":              pair("127.0.0.1:1", "127.0.0.1:2"),

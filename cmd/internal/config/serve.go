@@ -1,10 +1,14 @@
 package config
 
 import (
+	"crypto/sha256"
+	"encoding/json"
+	"fmt"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"time"
 
 	"github.com/go-sql-driver/mysql"
@@ -21,6 +25,7 @@ type Serve struct {
 	HTTP      HTTP      `setting:"http"`
 	Seeds     Seeds     `setting:"seeds"`
 	Peer      Peer      `setting:"peer"`
+	Cluster   Cluster   `setting:"cluster"`
 	NATS      NATS      `setting:"nats"`
 	Redis     Redis     `setting:"redis"`
 	ZooKeeper ZooKeeper `setting:"zookeeper"`
@@ -155,6 +160,11 @@ func (j Journal) Password() string {
 		return ""
 	}
 	return d.Passwd
+}
+
+// Cluster is what an operator expects of all instances together.
+type Cluster struct {
+	Instances int `setting:"instances"` // at least
 }
 
 // Claim bounds what the leader takes from a bucket at once.
@@ -328,13 +338,47 @@ func reached(listen, host string) string {
 }
 
 // NeedRestart returns the names of the settings that differ between s, with which an instance runs, and next, and that
-// need a restart: all but tokens, topics and retry.
+// need a restart: all but tokens, topics, retry and webhook.allow.
 func (s Serve) NeedRestart(next Serve) (names []string) {
 	before, now := byName(s), byName(next)
 	for _, row := range settings() {
 		if old, has := before[row.name]; has && row.name != "retry" && row.name != "http.tokens_file" &&
-			!reflect.DeepEqual(old, now[row.name]) {
+			row.name != "webhook.allow" && !reflect.DeepEqual(old, now[row.name]) {
 			names = append(names, row.name)
+		}
+	}
+	return names
+}
+
+// Shared returns short digests of the settings that should be the same at every instance, as name:digest with spaces
+// between them. Secrets do not count.
+func (s Serve) Shared() string {
+	var all []string
+	values := byName(s)
+	for _, name := range []string{"attempts.limit", "dead.keep", "ended.keep", "http.body_limit", "http.tokens",
+		"journal.keep", "journal.mode", "names.keep", "nats.prefix", "retry", "topics", "webhook.allow"} {
+		text, err := json.Marshal(values[name])
+		if err != nil { // a setting that JSON cannot hold: its type is as good
+			text = fmt.Appendf(nil, "%+v", values[name])
+		}
+		sum := sha256.Sum256(text)
+		all = append(all, fmt.Sprintf("%s:%x", name, sum[:4]))
+	}
+	return strings.Join(all, " ")
+}
+
+// Differing returns the names of those settings that two instances' Shared digests differ in. What one of them does not
+// know does not count.
+func Differing(one, other string) (names []string) {
+	digests := map[string]string{}
+	for _, word := range strings.Fields(other) {
+		name, digest, _ := strings.Cut(word, ":")
+		digests[name] = digest
+	}
+	for _, word := range strings.Fields(one) {
+		name, digest, _ := strings.Cut(word, ":")
+		if known, has := digests[name]; has && known != digest {
+			names = append(names, name)
 		}
 	}
 	return names

@@ -131,6 +131,9 @@ func settings() []setting {
 			help: "address for the links by which standbys see at once that the leader is dead; off: they wait for its " +
 				"session to expire"},
 
+		{name: "cluster.instances", fallback: "1", of: serve, limit: integer(1, 64),
+			help: "how many instances there should be at least; while there are fewer, all that are there say so"},
+
 		{name: "nats.url", fallback: "nats://127.0.0.1:4222", of: serve | migrate, limit: several{of: natsURL(), max: 16},
 			help: "NATS servers; with store: memory and without this setting, NATS is embedded"},
 		{name: "nats.listen", fallback: "127.0.0.1:4222", of: serve | dev, limit: listenAddress(),

@@ -356,6 +356,7 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 	all := slices.Concat(self, others)
 	leader := p.leader(call, z)
 	p.links(n, leader, all)
+	p.alike(n, all)
 	redis := p.sameRedis(ctx, leader, all) // before dialling the others, which may take all of a call's time
 	p.reachable(ctx, n, all)
 	return append(n.checks, redis...)
@@ -450,6 +451,26 @@ func (p *patient) advertise(n *notes, others int) {
 	n.ok("peer.advertise", "%s", mine)
 }
 
+// alike compares the settings that all instances should share.
+func (p *patient) alike(n *notes, members []election.Member) {
+	told, other := 0, []string(nil)
+	for _, m := range members {
+		if m.Settings != "" {
+			told++
+		}
+		if names := config.Differing(m.Settings, p.cfg.Shared()); len(names) > 0 {
+			other = append(other, m.Instance+": "+strings.Join(names, ", "))
+		}
+	}
+	switch {
+	case len(other) > 0:
+		n.warn("settings", "not as these have them: "+shorten(other),
+			"give all instances the same, by a reload or a restart: which of them serves a producer is chance")
+	case told > 0:
+		n.ok("settings", "as at %s", plural(told, "instance"))
+	}
+}
+
 // reachable connects to the registered addresses.
 func (p *patient) reachable(ctx context.Context, n *notes, members []election.Member) {
 	open := make([]bool, len(members))
@@ -467,8 +488,12 @@ func (p *patient) reachable(ctx context.Context, n *notes, members []election.Me
 		switch {
 		case !open[i]:
 			closed = append(closed, fmt.Sprintf("%s (%s)", m.Instance, m.Address))
+		case m.Unready:
+			sick = append(sick, m.Instance+" is not ready: "+strings.Join(strings.Fields(m.Lacks), ", "))
+		case m.Lacks != "":
+			sick = append(sick, m.Instance+" is degraded: "+strings.Join(strings.Fields(m.Lacks), ", "))
 		case !m.Healthy:
-			sick = append(sick, m.Instance)
+			sick = append(sick, m.Instance+" cannot lead")
 		}
 	}
 	switch {
@@ -476,8 +501,11 @@ func (p *patient) reachable(ctx context.Context, n *notes, members []election.Me
 		n.warn("instances", "registered, but not reached from here: "+shorten(closed),
 			"set their peer.advertise to addresses that all machines can reach, or open the port")
 	case len(sick) > 0:
-		n.warn("instances", plural(len(members), "instance")+" registered, not ready: "+shorten(sick),
-			"ask each of them why, with tarry health --server …")
+		n.warn("instances", plural(len(members), "instance")+" registered: "+shorten(sick),
+			"ask each of them why, with tarry cluster --server …")
+	case len(members) > 0 && len(members) < p.cfg.Cluster.Instances:
+		n.warn("instances", fmt.Sprintf("%d of the %d that cluster.instances names are registered", len(members),
+			p.cfg.Cluster.Instances), "start the others, or change cluster.instances")
 	default:
 		n.ok("instances", "%s registered and reached", plural(len(members), "instance"))
 	}

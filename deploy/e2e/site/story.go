@@ -21,7 +21,7 @@ func Moment(t *testing.T, h *History, what string, match func(Arrival) bool) Arr
 
 func Anything(Arrival) bool { return true }
 
-// OneLeader holds all instances of a site at rest to one view: one leader, all there and healthy.
+// OneLeader holds all instances of a site at rest to one view: one leader, all there and able to lead.
 func (s *Site) OneLeader() {
 	s.T.Helper()
 	leader, term := s.Leader(0, s.Instances...)
@@ -32,7 +32,7 @@ func (s *Site) OneLeader() {
 			if other.Role == "leader" {
 				leaders++
 			}
-			if !other.Healthy ||
+			if !other.CanLead ||
 				!slices.ContainsFunc(s.Instances, func(k *Instance) bool { return k.Name == other.Instance }) {
 				s.T.Errorf("%s says: %s", i.Name, a.Raw)
 			}

@@ -26,7 +26,7 @@ type Answer struct {
 	Leader                        *struct{ Instance string }
 	Instances                     []struct {
 		Instance, Role string
-		Healthy        bool
+		CanLead        bool `json:"can_lead"`
 	}
 	Degraded []string
 	Checks   []struct {

@@ -1,0 +1,108 @@
+package app
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
+	"github.com/tarry-mq/tarry/election"
+)
+
+// rosterLook is how often an instance looks at the others.
+const rosterLook = 5 * time.Second
+
+// roster is what an instance knows of the others and of the settings that it should share with them. The checks and
+// what it announces ask it, from memory.
+type roster struct {
+	a *App
+
+	mu      sync.Mutex
+	cfg     config.Serve // in effect
+	refused error        // the last reload, nil if it was taken
+	differs error        // settings that are not as the leader's
+	few     error        // instances that should be there
+}
+
+// reloaded takes the settings of a reload, or why it was refused.
+func (r *roster) reloaded(next config.Serve, refused error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.refused = refused; refused == nil {
+		r.cfg.Topics, r.cfg.Retry, r.cfg.Webhook, r.cfg.HTTP.Tokens = next.Topics, next.Retry, next.Webhook, next.HTTP.Tokens
+	}
+}
+
+// run looks at the other instances until ctx ends.
+func (r *roster) run(ctx context.Context) error {
+	tick := time.Tick(rosterLook)
+	for {
+		call, cancel := context.WithTimeout(ctx, rosterLook)
+		if seen, err := r.a.cluster.Cluster(call); err == nil { // else the election's own check says so
+			r.look(seen)
+		}
+		cancel()
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick:
+		}
+	}
+}
+
+// look compares what there is with what there should be, and logs what has changed.
+func (r *roster) look(seen wire.Cluster) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var differs, few error
+	live, gone := 0, []string(nil)
+	for i := range seen.Instances {
+		switch one := &seen.Instances[i]; {
+		case one.Role == wire.RoleGone:
+			gone = append(gone, one.Instance+" was last seen at "+one.Seen)
+			continue
+		case one.Instance == r.a.cfg.Instance && len(one.Differs) > 0:
+			differs = fmt.Errorf("not as at %s, which leads: %s", seen.Leader.Instance, strings.Join(one.Differs, ", "))
+		}
+		live++
+	}
+	if want := r.a.cfg.Cluster.Instances; live < want {
+		few = errors.New(strings.Join(append([]string{fmt.Sprintf("%d of %d are registered", live, want)}, gone...), "; "))
+	}
+	r.note("settings differ from the leader's", r.differs, differs)
+	r.note("instances are missing", r.few, few)
+	r.differs, r.few = differs, few
+}
+
+// note logs that something is amiss, or is no more.
+func (r *roster) note(what string, before, now error) {
+	if now != nil && (before == nil || before.Error() != now.Error()) {
+		r.a.log.Warn().Err(now).Msg(what)
+	} else if now == nil && before != nil {
+		r.a.log.Info().Msg(what + ": no more")
+	}
+}
+
+// checks returns those about the settings and about the other instances.
+func (r *roster) checks() []api.Check {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	settings := r.differs
+	if r.refused != nil {
+		settings = errors.New("the last reload was refused: " + strings.ReplaceAll(r.refused.Error(), "\n", "; "))
+	}
+	return []api.Check{{Name: "settings", Err: settings}, {Name: "instances", Err: r.few}}
+}
+
+// tell returns what the other instances are told of this one.
+func (r *roster) tell() election.Told {
+	lacks, ready := api.Amiss(r.a.health.checks(context.Background()))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return election.Told{Unready: !ready, Lacks: strings.Join(lacks, " "), Settings: r.cfg.Shared()}
+}
