@@ -69,8 +69,9 @@ type Member struct {
 // Told is what an instance says of itself beside that. No election depends on it, and an older instance says nothing.
 type Told struct {
 	Unready  bool   `json:"unready,omitempty"`  // it takes no pushes
-	Lacks    string `json:"lacks,omitempty"`    // the names of checks that fail, with spaces between them
+	Lacks    string `json:"lacks,omitempty"`    // what its checks find amiss, with commas between
 	Settings string `json:"settings,omitempty"` // digests of what should be the same everywhere, as name:digest
+	Restored string `json:"restored,omitempty"` // how many messages its store had lost and got back, and when
 }
 
 // Gone is an instance that was registered and is not, and when it last was.

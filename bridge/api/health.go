@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -25,9 +26,15 @@ type Check struct {
 	Err error
 }
 
+// fullDisk is the one reason that anybody may be told: it names nothing.
+const fullDisk = "the disk is full"
+
 // answer returns the check as an answer shows it, without its reason.
 func (c *Check) answer() wire.Check {
 	a := wire.Check{Name: c.Name, OK: c.Err == nil}
+	if errors.Is(c.Err, scheduler.ErrDiskFull) {
+		a.Detail = fullDisk
+	}
 	for _, bucket := range c.Buckets {
 		a.Buckets = append(a.Buckets, int(bucket))
 	}

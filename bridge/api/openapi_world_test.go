@@ -97,7 +97,7 @@ func full() *world {
 				{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Ready: true, CanLead: true, Version: "v1",
 					Lacks: []string{"nats"}},
 				{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2", OtherStore: true,
-					Linked: true, Differs: []string{"topics"}},
+					Linked: true, Differs: []string{"topics"}, Restored: "7 at " + wire.FormatTime(noon.UnixMilli())},
 				{Instance: "t3", Address: "10.0.0.3:7070", Role: wire.RoleGone, Version: "v2",
 					Seen: wire.FormatTime(noon.UnixMilli())}},
 		}},
@@ -105,6 +105,7 @@ func full() *world {
 		clocks:  errors.New("2 of 3 clocks vote"),
 		ready: []api.Check{
 			{Name: "redis", Needed: true, Buckets: []message.Bucket{1}, Err: errors.New("not certified")},
+			{Name: "journal", Needed: true, Err: scheduler.ErrDiskFull},
 			{Name: "nats", Err: errors.New("no connection")}},
 	}
 }

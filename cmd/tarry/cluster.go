@@ -43,6 +43,11 @@ func clusterText(t clock, c *wire.Cluster) string {
 	if c.Clocks != "" {
 		b.WriteString("clocks: " + printable(c.Clocks, "") + "\n")
 	}
+	for _, i := range c.Instances {
+		if i.Restored != "" {
+			fmt.Fprintf(&b, "the store had lost messages, which %s gave back from the journal: %s\n", i.Instance, i.Restored)
+		}
+	}
 	for _, p := range c.Parked {
 		b.WriteString("parked: " + printable(p.Why, "") + "\n")
 	}

@@ -150,7 +150,7 @@ func (fixedCluster) Cluster(context.Context) (wire.Cluster, error) {
 			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v1.2.3",
 				Lacks: []string{"journal", "nats"}, Differs: []string{"retry", "topics"}},
 			{Instance: "tarry-3", Address: "10.0.0.3:7070", Role: wire.RoleStandby, Ready: true, CanLead: true,
-				Linked: true, Lacks: []string{"settings"}, Version: "v1.2.3"},
+				Linked: true, Lacks: []string{"settings"}, Version: "v1.2.3", Restored: "350 at 2030-01-31T07:47:11.000Z"},
 			{Instance: "tarry-4", Address: "10.0.0.4:7070", Role: wire.RoleGone, Version: "v1.2.2",
 				Seen: wire.FormatTime(1_896_076_800_000)},
 		},

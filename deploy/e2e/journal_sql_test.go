@@ -280,6 +280,15 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 		return errors.New("the database still has room")
 	})
 	t.Logf("full: %s; the server runs: %v", refused, s.Db.Running())
+	for _, path := range []string{"/readyz", "/v1/cluster"} {
+		lab.Eventually(t, site.Patience, func() error {
+			answer, err := a.Call(t.Context(), http.MethodGet, path, nil)
+			if err == nil && !strings.Contains(answer.Raw, "the disk is full") {
+				err = errors.New(answer.Raw)
+			}
+			return err
+		})
+	}
 	// A row may still fit into a page that the server has. The journal is asked for it at the moment of the answer: later
 	// the server may have crashed, and once there is room the outbox brings it what was confirmed falsely.
 	probes := probes(l, 0, max(time.Until(due[39].NotBefore.Add(time.Second)), 6*time.Second), func(uid string) bool {

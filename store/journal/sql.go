@@ -212,6 +212,9 @@ func (s *SQL) Close() error {
 // query.
 func (s *SQL) Ping(ctx context.Context) error {
 	_, err := s.write.ExecContext(ctx, "UPDATE meta SET value = value WHERE name = 'namespace'")
+	if full(err) {
+		return errDiskFull
+	}
 	return wrap(err, "ping the journal")
 }
 

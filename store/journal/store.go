@@ -173,6 +173,15 @@ func refusal(err error) string {
 	return "the change itself"
 }
 
+// full reports whether a database has no room: its disk, or what it may take of it, is full.
+func full(err error) bool {
+	if my, ok := errors.AsType[*mysql.MySQLError](err); ok {
+		return my.Number == 1021 || my.Number == 1114 || strings.Contains(my.Message, "No space left on device")
+	}
+	lite, ok := errors.AsType[*sqlite.Error](err)
+	return ok && lite.Code()&0xff == sqlite3.SQLITE_FULL
+}
+
 // rowsFault reports whether MySQL or MariaDB refused the data itself: SQLSTATE class 22 (data exception) or 23
 // (constraint), or one of the numbers below, whose class is less specific.
 func rowsFault(e *mysql.MySQLError) bool {

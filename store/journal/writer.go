@@ -122,6 +122,9 @@ func (w *Writer) Ready() error {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if full(w.broken) {
+		return errDiskFull
+	}
 	if w.broken != nil { // the reason is in the log: it may name hosts
 		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable)
 	}
@@ -130,6 +133,19 @@ func (w *Writer) Ready() error {
 			return fmt.Errorf("%w: the journal has not answered for %s", scheduler.ErrUnavailable,
 				waits.Round(time.Millisecond))
 		}
+	}
+	return nil
+}
+
+// errDiskFull says why a full database takes no pushes.
+var errDiskFull = fmt.Errorf("%w: the journal does not take changes", scheduler.ErrDiskFull)
+
+// Full returns an error while the database has no room, in any mode.
+func (w *Writer) Full() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if full(w.broken) {
+		return errDiskFull
 	}
 	return nil
 }

@@ -57,7 +57,8 @@ type App struct {
 	instance  instance // what the APIs ask
 	silence   silence  // of the journal
 	roster    *roster
-	ledAt     struct { // what led knows
+	lost      prometheus.Counter // nil with the journal off
+	ledAt     struct {           // what led knows
 		sync.Mutex
 		err  error
 		read time.Time

@@ -63,8 +63,9 @@ func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
 		}
 		info.Instances = append(info.Instances,
 			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
-				Ready: !m.Unready, Lacks: strings.Fields(m.Lacks), CanLead: m.Healthy,
+				Ready: !m.Unready, Lacks: words(m.Lacks), CanLead: m.Healthy,
 				Differs:    config.Differing(m.Settings, leads.Settings),
+				Restored:   m.Restored,
 				OtherStore: leads.Store != "" && m.Store != "" && m.Store != leads.Store,
 				Linked:     m.Linked && role == wire.RoleStandby})
 	}
@@ -77,6 +78,14 @@ func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
 			Role: wire.RoleGone, Version: g.Version, Seen: wire.FormatTime(g.Seen.UnixMilli())})
 	}
 	return info, nil
+}
+
+// words returns what stands between commas.
+func words(list string) []string {
+	if list == "" {
+		return nil
+	}
+	return strings.Split(list, ", ")
 }
 
 // Forget removes an instance that is gone.

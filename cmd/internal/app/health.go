@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -169,7 +170,7 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 	seen.err = h.a.journal.store.Ping(ctx)
 	h.a.silence.note(seen.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
 	if seen.err == nil {
-		seen.err = h.a.writer.Ready()
+		seen.err = cmp.Or(h.a.writer.Ready(), h.a.writer.Full())
 	}
 	return seen
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
@@ -61,6 +62,8 @@ func (a *App) wireJournal() (err error) {
 	if a.writer == nil {
 		return nil
 	}
+	a.lost = promauto.With(a.registry).NewCounter(prometheus.CounterOpts{Name: "tarry_store_lost_total",
+		Help: "Messages that this instance, as the leader, found missing in Redis and gave back from the journal."})
 	a.differences = prometheus.NewGaugeVec(prometheus.GaugeOpts{
 		Name: "tarry_audit_differences", Help: "Messages that the last audit by this instance found different in the " +
 			"store and the journal, before it mended them.",

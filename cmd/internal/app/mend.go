@@ -103,6 +103,7 @@ func (m *mender) mend(ctx context.Context) error {
 		}
 		if result.Buckets > 0 {
 			scheduler.Signal(m.recovered)
+			m.a.roster.regained(result.Restored.Added + result.Restored.Raised)
 		}
 		if err == nil {
 			continue

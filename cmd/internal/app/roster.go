@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -12,6 +13,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // rosterLook is how often an instance looks at the others.
@@ -27,6 +29,8 @@ type roster struct {
 	refused error        // the last reload, nil if it was taken
 	differs error        // settings that are not as the leader's
 	few     error        // instances that should be there
+	// restored says when the store was last found to lack messages, and how many the journal gave it; empty if never.
+	restored string
 }
 
 // reloaded takes the settings of a reload, or why it was refused.
@@ -79,6 +83,17 @@ func (r *roster) look(seen wire.Cluster) {
 	r.differs, r.few = differs, few
 }
 
+// regained takes what the journal gave back to a store that had lost it.
+func (r *roster) regained(messages int) {
+	if messages == 0 || r.a.cfg.InMemory() { // memory is empty at each start
+		return
+	}
+	r.a.lost.Add(float64(messages))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.restored = fmt.Sprintf("%d at %s", messages, wire.FormatTime(r.a.clock.Now().UnixMilli()))
+}
+
 // note logs that something is amiss, or is no more.
 func (r *roster) note(what string, before, now error) {
 	if now != nil && (before == nil || before.Error() != now.Error()) {
@@ -101,8 +116,13 @@ func (r *roster) checks() []api.Check {
 
 // tell returns what the other instances are told of this one.
 func (r *roster) tell() election.Told {
-	lacks, ready := api.Amiss(r.a.health.checks(context.Background()))
+	checks := r.a.health.checks(context.Background())
+	lacks, ready := api.Amiss(checks)
+	if slices.ContainsFunc(checks, func(c api.Check) bool { return errors.Is(c.Err, scheduler.ErrDiskFull) }) {
+		lacks = append(lacks, "room on the journal's disk")
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return election.Told{Unready: !ready, Lacks: strings.Join(lacks, " "), Settings: r.cfg.Shared()}
+	return election.Told{Unready: !ready, Lacks: strings.Join(lacks, ", "), Settings: r.cfg.Shared(),
+		Restored: r.restored}
 }

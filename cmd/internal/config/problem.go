@@ -20,6 +20,9 @@ type Secret string
 // Reveal returns the secret itself, for the one call that needs it.
 func (s Secret) Reveal() string { return string(s) }
 
+// Printed reports whether the secret stands in tarry's own pages, for everybody to read.
+func (s Secret) Printed() bool { return s == "change-this-token" || s == "secret" }
+
 func (s Secret) String() string {
 	if s == "" {
 		return ""

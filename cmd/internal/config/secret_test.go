@@ -3,6 +3,9 @@ package config
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -144,4 +147,29 @@ func TestSecretsAreInNoError(t *testing.T) {
 	_, err := LoadClient(flagsOf(t, client, "--server=http://me:"+marker+"@a:1"), nil)
 	mustHave(t, err, `server: "http://***@a:1" holds a user, password or token`)
 	hide(t, "server", err.Error())
+}
+
+// Whoever copies a page's example is told that everybody knows its secrets.
+func TestSecret_KnowsThoseOfThePages(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, page := range append(pages, "../../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		secrets := regexp.MustCompile(`(?:http: {[^}]*token: |tarry:)([a-z-]+)(?:}|@tcp)`)
+		for _, m := range secrets.FindAllStringSubmatch(string(text), -1) {
+			if found++; !Secret(m[1]).Printed() {
+				t.Errorf("%s prints the secret %q, which doctor does not know", page, m[1])
+			}
+		}
+	}
+	if found < 4 {
+		t.Errorf("the pages print %d secrets", found)
+	}
 }

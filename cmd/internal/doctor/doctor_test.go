@@ -213,4 +213,6 @@ func TestHTTP_ThatLetsAnybodyIn(t *testing.T) {
 		"from anybody")
 	s["HTTP_INSECURE"], s["HTTP_TOKEN"] = "false", "0123456789abcdef"
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "http access", "in clear")
+	s["HTTP_TOKEN"] = "change-this-token"
+	s.diagnosis(t).fails().has(doctor.Warn, "machine", "http access", "pages print")
 }

@@ -46,6 +46,9 @@ func (p *patient) journal(ctx context.Context) ([]Check, []reading) {
 		Log: zerolog.Nop(),
 	})
 	n.target = found.Place
+	if config.Secret(p.cfg.Journal.Password()).Printed() {
+		n.warn("password", "it is the one that tarry's pages print", "give the database's user another, and journal.dsn too")
+	}
 	if err != nil {
 		n.broken("reachable", err, journalChange(err))
 		return n.checks, nil

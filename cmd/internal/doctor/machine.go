@@ -37,6 +37,8 @@ func (p *patient) machine(context.Context) ([]Check, []reading) {
 func (p *patient) exposure(n *notes) {
 	h := p.cfg.HTTP
 	switch asks := h.Token != "" || len(h.Tokens) > 0 || h.TokensFile != ""; {
+	case h.Token.Printed():
+		n.warn("http access", "http.token is the one that tarry's pages print", "make one: openssl rand -hex 24")
 	case !asks && config.Loopback(h.Listen):
 		n.ok("http access", "%s asks for no token; only this machine can reach it", h.Listen)
 	case !asks:

@@ -357,6 +357,12 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 	leader := p.leader(call, z)
 	p.links(n, leader, all)
 	p.alike(n, all)
+	for _, m := range all {
+		if m.Restored != "" {
+			n.warn("losses", m.Instance+" found messages missing in Redis and gave them back from the journal: "+m.Restored,
+				"find out what Redis lost them to: a restart without persistence, an eviction, a failover")
+		}
+	}
 	redis := p.sameRedis(ctx, leader, all) // before dialling the others, which may take all of a call's time
 	p.reachable(ctx, n, all)
 	return append(n.checks, redis...)
@@ -489,9 +495,9 @@ func (p *patient) reachable(ctx context.Context, n *notes, members []election.Me
 		case !open[i]:
 			closed = append(closed, fmt.Sprintf("%s (%s)", m.Instance, m.Address))
 		case m.Unready:
-			sick = append(sick, m.Instance+" is not ready: "+strings.Join(strings.Fields(m.Lacks), ", "))
+			sick = append(sick, m.Instance+" is not ready: "+m.Lacks)
 		case m.Lacks != "":
-			sick = append(sick, m.Instance+" is degraded: "+strings.Join(strings.Fields(m.Lacks), ", "))
+			sick = append(sick, m.Instance+" is degraded: "+m.Lacks)
 		case !m.Healthy:
 			sick = append(sick, m.Instance+" cannot lead")
 		}

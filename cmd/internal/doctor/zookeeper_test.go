@@ -156,6 +156,19 @@ func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
 	s["PEER_ADVERTISE"] = listening.Addr().String()
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "instance", "one is running").has(
 		doctor.OK, "machine", "instances", "1 instance registered and reached")
+	says := func(more string) {
+		text := fmt.Sprintf(`{"instance":"one","address":%q,"healthy":true%s}`, listening.Addr(), more)
+		if _, err := conn.Set("/tarry/ns/instances/one", []byte(text), -1); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says(`,"unready":true,"lacks":"journal, room on the journal's disk","settings":"topics:0","restored":"350 at noon"`)
+	s["CLUSTER_INSTANCES"] = "2"
+	s.diagnosis(t).fails().has(doctor.Warn, "machine", "settings", "one: topics").has(doctor.Warn, "machine", "instances",
+		"one is not ready: journal, room on the journal's disk").has(doctor.Warn, "machine", "losses", "350 at noon")
+	says("")
+	s.diagnosis(t).fails().has(doctor.Warn, "machine", "instances", "1 of the 2 that cluster.instances names")
+	delete(s, "CLUSTER_INSTANCES")
 	register("two", nobody(t), true)
 	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine peer.advertise", "machine instances").
 		has(doctor.Warn, "machine", "peer.advertise", "means those machines").has(doctor.Warn, "machine",
