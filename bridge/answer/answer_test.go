@@ -125,6 +125,8 @@ func TestProblem_NamesNoHosts(t *testing.T) {
 	for text, err := range map[string]error{
 		"store unavailable: bucket 3: no connection": fmt.Errorf("%w: bucket 3: %w",
 			scheduler.ErrUnavailable, refused),
+		"compare: outcome unknown: no connection": fmt.Errorf("compare: %w: %w", scheduler.ErrOutcomeUnknown,
+			fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, unknown)),
 		"outcome unknown: no connection": fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, unknown),
 		"store unavailable: MOVED 866 a server": fmt.Errorf("%w: MOVED 866 10.1.2.3:6380",
 			scheduler.ErrUnavailable),

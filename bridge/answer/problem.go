@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"regexp"
+	"strings"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -135,7 +136,8 @@ func Problem(err error) wire.Problem {
 			case p.word == WordUnknownReject, p.err == ErrUnreachable: // a hidden reject must look missing
 				detail = p.err.Error()
 			case p.status >= http.StatusInternalServerError:
-				detail = nameless(detail)
+				text := p.err.Error() + ": " // said once, however many steps have said it
+				detail = nameless(strings.ReplaceAll(detail, text+text, text))
 			}
 			return wire.Problem{Status: p.status, Word: p.word, Detail: detail, Candidates: candidates(err)}
 		}

@@ -697,7 +697,7 @@ func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {
 		"Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
 	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "reschedule", "run",
 		"history", "forecast", "restore", "verify", "redeliver", "dead", "topics", "cluster", "resign", "health",
-		"token", "version"} {
+		"config", "token", "version"} {
 		if !strings.Contains(r.out, "\n  "+name+" ") {
 			t.Errorf("%s is not in the help", name)
 		}

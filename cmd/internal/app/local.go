@@ -116,10 +116,16 @@ func (o *opened) openNATS(ctx context.Context) (err error) {
 		durable: o.cfg.Data != "", log: o.options.Log,
 		user: o.cfg.NATS.User, password: o.cfg.NATS.Password.Reveal(), auth: o.cfg.NATS.Token.Reveal(),
 	})
-	if err == nil {
-		o.own = append(o.own, o.ns.Addr())
+	if err != nil {
+		return err
 	}
-	return err
+	o.own = append(o.own, o.ns.Addr())
+	if o.cfg.Data == "" { // the streams are made anew, so nothing is dropped that a larger one held: they fit the disk
+		room := o.ns.JetStreamConfig().MaxStore
+		intake, rejects := &o.cfg.NATS.Intake.MaxBytes, &o.cfg.NATS.Rejects.MaxBytes
+		*intake, *rejects = min(*intake, max(room/4, 1<<20)), min(*rejects, max(room/16, 1<<20)) // and as much aside
+	}
+	return nil
 }
 
 // embedded is a nats-server in this process.

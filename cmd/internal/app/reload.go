@@ -84,6 +84,16 @@ func (a *App) useWebhooks(cfg config.Serve) error {
 	return a.webhooks.Use(targetsOf(cfg.Topics), allow)
 }
 
+// TopicOf returns the settings that apply to a topic; the zero Topic if no pattern matches it.
+func TopicOf(cfg config.Serve, topic string) config.Topic {
+	for _, one := range cfg.Topics {
+		if scheduler.Matches(one.Pattern, topic) {
+			return one
+		}
+	}
+	return config.Topic{}
+}
+
 // targetsOf returns the targets of webhooks.
 func targetsOf(topics []config.Topic) (all []webhook.Target) {
 	for _, c := range topics {

@@ -55,6 +55,9 @@ func (l *loader) client(ready bool) (Client, error) {
 	}
 	if l.source("server") == "" {
 		c.Server = l.nearby(c.Server)
+		if token, _ := l.merged["http.token"].(string); c.Token == "" {
+			c.Token = Secret(token)
+		}
 	}
 	c.Server = withScheme(c.Server)
 	return c, nil

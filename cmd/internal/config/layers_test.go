@@ -240,6 +240,22 @@ func TestAFlagCanClearWhatMayBeEmptyAndNothingElse(t *testing.T) {
 	}
 }
 
+// A client that takes an instance's address from its settings takes its token from there too. No other server gets it.
+func TestAClientTakesTheTokenOfTheInstanceThatItTakesTheAddressOf(t *testing.T) {
+	t.Parallel()
+	environ := []string{"TARRY_HTTP_LISTEN=127.0.0.1:7080", "TARRY_HTTP_TOKEN=0123456789abcdef"}
+	for _, c := range []struct{ more, server, token string }{
+		{"TARRY_TIMEOUT=5s", "http://127.0.0.1:7080", "0123456789abcdef"},
+		{"TARRY_TOKEN=mine", "http://127.0.0.1:7080", "mine"},
+		{"TARRY_SERVER=http://b:2", "http://b:2", ""},
+	} {
+		got, err := LoadClient(nil, append([]string{c.more}, environ...))
+		if err != nil || got.Server != c.server || got.Token.Reveal() != c.token {
+			t.Errorf("%s: %s with %q, %v", c.more, got.Server, got.Token.Reveal(), err)
+		}
+	}
+}
+
 func TestOneEnvironmentAndOneFileServeTheDaemonAndItsClients(t *testing.T) {
 	t.Parallel()
 	file := write(t,

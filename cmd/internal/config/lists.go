@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
+	"reflect"
 	"strings"
 	"time"
 
@@ -27,6 +28,16 @@ type Topic struct {
 	Expired     string        `setting:"expired"`
 	Partitions  int           `setting:"partitions"` // 0: the subject stays as it is
 	Webhook     Webhook       `setting:"webhook"`
+}
+
+// Lines returns the settings that are set, one a line.
+func (t Topic) Lines() (all []string) {
+	eachField(reflect.ValueOf(t), "", func(name string, field reflect.Value) {
+		if !field.IsZero() {
+			all = append(all, fmt.Sprintf("%s: %v", name, field.Interface()))
+		}
+	})
+	return all
 }
 
 // Webhook is the target of a topic with deliver: webhook.
