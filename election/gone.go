@@ -13,6 +13,13 @@ import (
 // A member znode goes with its session. Each instance therefore writes what it says once per S into a second one, which
 // stays. An instance that has only the second is gone, and was last seen when that was written.
 
+const (
+	// goneKeep is how long one that is gone is listed. Where every start has a name of its own, they would pile up.
+	goneKeep = 7 * 24 * time.Hour
+	// eachMost bounds the members of one listing.
+	eachMost = 256
+)
+
 func (n *Node) known() string { return n.root + "/known" }
 
 // mention writes what this instance says into the znode that stays, once per S. Nothing else waits for it.
@@ -37,15 +44,18 @@ func (m *member) mention(ctx context.Context) error {
 	return err
 }
 
-// each reads the znodes of members below a path, by name. It omits one that is removed while it reads them.
-func (s *session) each(ctx context.Context, at string, see func(m memberNode, stat zk.Stat)) error {
+// each reads the znodes of members below a path, by name, up to eachMost. It omits one that is removed while it reads
+// them. bad is why one cannot be read.
+func (s *session) each(ctx context.Context, at string,
+	see func(name string, m memberNode, stat zk.Stat, bad error) error) error {
 	names, err := s.children(ctx, at)
 	if errors.Is(err, zk.ErrNoNode) {
 		return nil
 	} else if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
-	for _, name := range slices.Sorted(slices.Values(names)) {
+	slices.Sort(names)
+	for _, name := range names[:min(len(names), eachMost)] {
 		found, err := s.get(ctx, at+"/"+name)
 		if errors.Is(err, zk.ErrNoNode) {
 			continue
@@ -53,24 +63,28 @@ func (s *session) each(ctx context.Context, at string, see func(m memberNode, st
 			return fmt.Errorf("%w: %w", ErrUnreachable, err)
 		}
 		m, err := decodeMember(found.data)
-		if err != nil {
+		if err := see(name, m, found.stat, err); err != nil {
 			return fmt.Errorf("member %s: %w", name, err)
 		}
-		see(m, found.stat)
 	}
 	return nil
 }
 
-// Gone lists the instances that were registered and are not, by name, except those that Forget has removed. One that
-// restarts is among them meanwhile.
+// Gone lists the instances that were registered and are not, by name, for goneKeep, except those that Forget has
+// removed. One that restarts is among them meanwhile.
 func (n *Node) Gone(ctx context.Context) ([]Gone, error) {
 	s, err := n.connected()
 	if s == nil {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	var list []Gone
-	err = s.each(ctx, n.known(), func(m memberNode, stat zk.Stat) {
-		list = append(list, Gone{m.Member, time.UnixMilli(stat.Mtime)})
+	err = s.each(ctx, n.known(), func(name string, m memberNode, stat zk.Stat, bad error) error {
+		seen := time.UnixMilli(stat.Mtime)
+		if bad != nil || time.Since(seen) > goneKeep {
+			return s.remove(ctx, n.known()+"/"+name, stat.Version)
+		}
+		list = append(list, Gone{m.Member, seen})
+		return nil
 	})
 	if err != nil {
 		return nil, err

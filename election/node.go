@@ -394,6 +394,12 @@ func (n *Node) Members(ctx context.Context) ([]Member, error) {
 		return nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	var list []Member
-	err = s.each(ctx, n.instances(), func(m memberNode, _ zk.Stat) { list = append(list, m.Member) })
+	err = s.each(ctx, n.instances(), func(_ string, m memberNode, _ zk.Stat, bad error) error {
+		list = append(list, m.Member)
+		return bad
+	})
+	if err != nil {
+		return nil, err
+	}
 	return list, err
 }

@@ -96,7 +96,7 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 			// The place says what does not answer.
 			p.Error = strings.TrimPrefix(p.Error, scheduler.ErrUnavailable.Error()+": ")
 			if q.See != nil { // of the others' messages it tells nothing, nor where tarry runs
-				if p.Read = 0; p.Error != "" {
+				if p.Read, p.Whole = 0, false; p.Error != "" {
 					p.Error = "it does not answer"
 				}
 			}

@@ -73,7 +73,7 @@ func TestWhy_TellsAProducerOfItsOwn(t *testing.T) {
 	})
 	for who, whole := range map[string]bool{"shop": false, "watch": true} {
 		a := call(t, d, "GET", "/v1/why?id=a", "", as(who)...).want(t, 200, "")
-		for _, part := range []string{"secret", string(uidB), `"topic":"bills"`, `"read":1`} {
+		for _, part := range []string{"secret", string(uidB), `"topic":"bills"`, `"read":1`, `"whole":true`} {
 			if strings.Contains(a.raw, part) != whole {
 				t.Errorf("%s: whether %s is told is not %t: %s", who, part, whole, a.raw)
 			}

@@ -81,11 +81,9 @@ func local(ip netip.Addr) bool {
 	})
 }
 
-// newClient returns a client that uses no proxy, follows no redirect and dials no address that the guard refuses.
-func (s *Service) newClient() *http.Client {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: func(network, address string, c syscall.RawConn) error {
-		return s.guard.Load().control(network, address, c)
-	}}
+// newClient returns a client that uses no proxy, follows no redirect and dials no address that guard refuses.
+func newClient(allow []netip.Prefix, own []net.Addr) *http.Client {
+	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: newGuard(allow, own).control}
 	return &http.Client{
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		Transport: &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,

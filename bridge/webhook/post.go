@@ -64,7 +64,7 @@ func (s *Service) ask(ctx context.Context, t *target, g group) verdict {
 	r, err := s.request(ctx, t, g)
 	if err == nil {
 		var a *http.Response
-		if a, err = s.client.Do(r); err == nil {
+		if a, err = s.client.Load().Do(r); err == nil {
 			s.seconds.Observe(time.Since(began).Seconds())
 			unread := context.AfterFunc(ctx, func() { _ = a.Body.Close() }) // after 101 nothing else ends it
 			_, _ = io.Copy(io.Discard, io.LimitReader(a.Body, answerBytes)) // the status has said everything

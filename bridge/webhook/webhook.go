@@ -46,8 +46,7 @@ type Config struct {
 // Service posts what is ready. Use says to where.
 type Service struct {
 	cfg     Config
-	client  *http.Client
-	guard   atomic.Pointer[guard]
+	client  atomic.Pointer[http.Client]
 	targets atomic.Pointer[map[string]*target] // by pattern
 	heard   chan string
 	look    chan struct{} // capacity 1: list the topics now
@@ -86,8 +85,7 @@ func New(cfg Config) *Service {
 			Buckets: prometheus.ExponentialBuckets(0.002, 3, 10)}),
 	}
 	cfg.Registerer.MustRegister(s.posts, s.seconds)
-	s.client = s.newClient()
-	s.guard.Store(newGuard(nil, cfg.Own))
+	s.client.Store(newClient(nil, cfg.Own))
 	s.targets.Store(&map[string]*target{})
 	return s
 }
@@ -110,13 +108,23 @@ func (s *Service) Use(all []Target, allow []netip.Prefix) error {
 		}
 		next[one.Pattern] = t
 	}
-	s.guard.Store(newGuard(allow, s.cfg.Own)) // before the targets that need it
-	s.client.CloseIdleConnections()
+	// Before the targets that need it. Connections to what is no more allowed end with the client that made them.
+	s.client.Swap(newClient(allow, s.cfg.Own)).CloseIdleConnections()
 	for _, t := range next {
 		t.closed.Store(0)
 	}
 	s.targets.Store(&next)
 	s.Heard("", 0)
+	return nil
+}
+
+// Check returns what Use would refuse.
+func Check(all []Target) error {
+	for _, one := range all {
+		if _, err := newTarget(one); err != nil {
+			return fmt.Errorf("webhook of %s: %w", one.Pattern, err)
+		}
+	}
 	return nil
 }
 

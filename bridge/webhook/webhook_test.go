@@ -617,6 +617,12 @@ func TestRun_LeavesToOthersWhatItMayNotPost(t *testing.T) {
 		}
 		r.verbs(4)
 		want(t, "posted", len(r.posted()), 1)
+		if err := r.Use([]Target{target}, nil); err != nil { // the connection of before is not used any more
+			t.Fatal(err)
+		}
+		r.give(time.Minute, "five")
+		r.verbs(5)
+		want(t, "posted", len(r.posted()), 1)
 	}
 }
 

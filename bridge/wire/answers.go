@@ -275,7 +275,8 @@ type Instance struct {
 	CanLead bool     `json:"can_lead"`
 	// Differs names the settings that are not as the leader's.
 	Differs []string `json:"differs,omitempty"`
-	// Restored is how many messages it found missing in the store while it led, and gave back from the journal, and when.
+	// Restored is how many messages it found missing in the store since it started, as the leader, and gave back from the
+	// journal, and when last.
 	Restored string `json:"restored,omitempty"`
 	// Seen is when it was last there, if it is gone.
 	Seen    string `json:"seen,omitempty"`

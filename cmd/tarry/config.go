@@ -28,6 +28,9 @@ func newConfig(o outside) *cobra.Command {
 				}
 			}
 			cfg, err := config.LoadServe(cmd.Flags(), o.environ)
+			if err == nil {
+				err = app.Check(cfg)
+			}
 			if err != nil {
 				return err
 			}

@@ -31,6 +31,9 @@ func TestConfig_ChecksAFileAndShowsWhatATopicGets(t *testing.T) {
 	}
 	write("buckets: 0\ntopics: [{pattern: a, rate: -1}]\n")
 	tarry(t, "", nil, "config", "check", file).want(t, exitUsage, "buckets").want(t, exitUsage, "topics[0].rate")
+	write("topics: [{pattern: bills, deliver: webhook, webhook: {url: \"https://example.com\", " +
+		"secrets: [whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw], headers: [webhook-id]}}]\n")
+	tarry(t, "", nil, "config", "check", file).want(t, exitFailed, "webhook of bills: header webhook-id belongs")
 	tarry(t, "", nil, "config").want(t, exitDone, "check")
 	tarry(t, "", nil, "config", "chek").want(t, exitUsage, "check")
 }

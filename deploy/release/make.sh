@@ -107,7 +107,7 @@ index() {
   pack "$work/oci" . >"$dist/tarry_${version}_oci.tar"
 }
 
-{ cat LICENSE && licences; } >"$work/licences.txt"
+{ cat LICENSE && printf '\n======== Go\n\n' && cat "$(go env GOROOT)/LICENSE" && licences; } >"$work/licences.txt"
 platforms=${PLATFORMS:-linux/amd64 linux/arm64 darwin/amd64 darwin/arm64}
 for platform in $platforms; do
   name=tarry_${version}_${platform/\//_}

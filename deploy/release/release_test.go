@@ -168,6 +168,8 @@ chroot "$root" dpkg --purge tarry
 [ ! -e "$root/usr/bin/tarry" ] && [ ! -e "$root/etc/tarry" ]
 chroot "$root" dpkg --install /tarry.deb
 chroot "$root" dpkg --install /tarry.deb # as an upgrade
+grep -q 'try-restart.*tarry.service' "$root/var/lib/dpkg/info/tarry.postinst" # what runs is replaced
+! grep -qs 'stop.*tarry.service' "$root/var/lib/dpkg/info/tarry.preinst"
 chroot "$root" systemd-analyze verify --man=no tarry.service
 chroot "$root" stat -c '%n %a %U %G' /etc/tarry/tarry.yaml
 chroot "$root" install -d -o tarry -g tarry /var/lib/tarry # as StateDirectory= does

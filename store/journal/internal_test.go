@@ -8,6 +8,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/go-sql-driver/mysql"
+
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
@@ -148,6 +151,31 @@ func TestForecast_LetsTheDatabaseMatch(t *testing.T) {
 		w, exact := s.andPattern(where{}, pattern)
 		if got := fmt.Sprint(w.args[0], " ", w.args[1], " ", exact); got != want {
 			t.Errorf("%q becomes %q, want %q", pattern, got, want)
+		}
+	}
+}
+
+// A full disk is known by the database's error, and by what a look made of it.
+func TestWriter_SaysThatTheDiskIsFull(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		broken error
+		full   bool
+	}{
+		{nil, false},
+		{&mysql.MySQLError{Number: 1114}, true},
+		{fmt.Errorf("write: %w", &mysql.MySQLError{Number: 1030, Message: "error 28 \"No space left on device\""}), true},
+		{&mysql.MySQLError{Number: 1040}, false},
+		{errDiskFull, true},
+	} {
+		for _, mode := range []Mode{Sync, Async} {
+			w := &Writer{cfg: WriterConfig{Mode: mode}, broken: c.broken}
+			if err := w.Full(); errors.Is(err, scheduler.ErrDiskFull) != c.full {
+				t.Errorf("%v: full: %v", c.broken, err)
+			}
+			if err := w.Ready(); errors.Is(err, scheduler.ErrDiskFull) != (c.full && mode == Sync) {
+				t.Errorf("%v: ready: %v", c.broken, err)
+			}
 		}
 	}
 }

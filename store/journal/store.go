@@ -179,7 +179,7 @@ func full(err error) bool {
 		return my.Number == 1021 || my.Number == 1114 || strings.Contains(my.Message, "No space left on device")
 	}
 	lite, ok := errors.AsType[*sqlite.Error](err)
-	return ok && lite.Code()&0xff == sqlite3.SQLITE_FULL
+	return ok && lite.Code()&0xff == sqlite3.SQLITE_FULL || errors.Is(err, scheduler.ErrDiskFull)
 }
 
 // rowsFault reports whether MySQL or MariaDB refused the data itself: SQLSTATE class 22 (data exception) or 23

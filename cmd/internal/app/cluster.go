@@ -63,7 +63,8 @@ func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
 		}
 		info.Instances = append(info.Instances,
 			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
-				Ready: !m.Unready, Lacks: words(m.Lacks), CanLead: m.Healthy,
+				Ready: !m.Unready && (m.Settings != "" || m.Healthy), // an older instance says only whether it could lead
+				Lacks: words(m.Lacks), CanLead: m.Healthy,
 				Differs:    config.Differing(m.Settings, leads.Settings),
 				Restored:   m.Restored,
 				OtherStore: leads.Store != "" && m.Store != "" && m.Store != leads.Store,

@@ -168,7 +168,14 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 		}
 	}
 	seen.err = h.a.journal.store.Ping(ctx)
-	h.a.silence.note(seen.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded))
+	silent := seen.err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
+	if silent { // a lock may keep it from writing alone
+		read, cancel := context.WithTimeout(context.WithoutCancel(ctx), journalLook)
+		_, err := h.a.journal.store.MaxTerm(read)
+		silent = err != nil
+		cancel()
+	}
+	h.a.silence.note(silent)
 	if seen.err == nil {
 		seen.err = cmp.Or(h.a.writer.Ready(), h.a.writer.Full())
 	}

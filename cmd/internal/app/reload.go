@@ -25,10 +25,10 @@ func (a *App) Reload(load func() (config.Serve, error)) error {
 
 // apply applies settings that were checked as a whole.
 func (a *App) apply(next config.Serve) error {
-	if err := useTopics(a.topics, next); err != nil {
+	if err := a.useWebhooks(next); err != nil { // first: only this can still be refused
 		return fmt.Errorf("reload: %w", err)
 	}
-	if err := a.useWebhooks(next); err != nil {
+	if err := useTopics(a.topics, next); err != nil {
 		return fmt.Errorf("reload: %w", err)
 	}
 	a.api.SetTokens(tokensOf(next.HTTP.Tokens))
@@ -83,6 +83,9 @@ func (a *App) useWebhooks(cfg config.Serve) error {
 	}
 	return a.webhooks.Use(targetsOf(cfg.Topics), allow)
 }
+
+// Check returns what else an instance would refuse in settings that were loaded.
+func Check(cfg config.Serve) error { return webhook.Check(targetsOf(cfg.Topics)) }
 
 // TopicOf returns the settings that apply to a topic; the zero Topic if no pattern matches it.
 func TopicOf(cfg config.Serve, topic string) config.Topic {

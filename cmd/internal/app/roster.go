@@ -29,7 +29,8 @@ type roster struct {
 	refused error        // the last reload, nil if it was taken
 	differs error        // settings that are not as the leader's
 	few     error        // instances that should be there
-	// restored says when the store was last found to lack messages, and how many the journal gave it; empty if never.
+	// restored says how many messages the store was found to lack since the start, and when last; empty if none.
+	lost     int
 	restored string
 }
 
@@ -91,7 +92,8 @@ func (r *roster) regained(messages int) {
 	r.a.lost.Add(float64(messages))
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.restored = fmt.Sprintf("%d at %s", messages, wire.FormatTime(r.a.clock.Now().UnixMilli()))
+	r.lost += messages
+	r.restored = fmt.Sprintf("%d, the last at %s", r.lost, wire.FormatTime(r.a.clock.Now().UnixMilli()))
 }
 
 // note logs that something is amiss, or is no more.

@@ -63,6 +63,17 @@ func TestRoster_TellsWhoDiffersAndWhoIsMissing(t *testing.T) {
 			return k.Name == "settings" && strings.Contains(k.Detail, "the last reload was refused: topics[0].rate: is below 1")
 		})
 	})
+	// What only the webhooks refuse changes nothing either.
+	bad := of("b")
+	bad.Topics = []config.Topic{{Pattern: "hook.>", Deliver: config.DeliverWebhook,
+		Webhook: config.Webhook{URL: "https://example.com", Headers: []string{"webhook-id"}}}}
+	if err := b.Reload(func() (config.Serve, error) { return bad, nil }); err == nil {
+		t.Error("a webhook with a header of tarry's own was taken")
+	}
+	b.push(`{"topic":"hook.a","id":"hook","delay":"1h"}`)
+	if _, text := b.says(http.MethodGet, "/v1/messages/hook", ""); strings.Contains(text, `"deliver":"pull"`) {
+		t.Errorf("half of a refused reload applies: %s", text)
+	}
 	same := of("b")
 	same.Topics = cfg.Topics
 	if err := b.Reload(func() (config.Serve, error) { return same, nil }); err != nil {
