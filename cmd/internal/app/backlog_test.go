@@ -90,8 +90,10 @@ func TestBacklog_ShowsWhatIsOverdueWithoutALeader(t *testing.T) {
 	for _, i := range []*instance{a, b} {
 		i.metric(`tarry_overdue{held="none"}`, exactly(1))
 		i.metric(`tarry_overdue_seconds{held="none"}`, above(0.5))
-		i.metric(`tarry_messages{state="waiting"}`, exactly(3))
-		i.metric(`tarry_messages{state="in_flight"}`, exactly(0))
+		// A probe of the parked message may have been under way when the leader was cut off: then it stays in flight.
+		probing := 0.0
+		i.metric(`tarry_messages{state="in_flight"}`, func(v float64) bool { probing = v; return v == 0 || v == 1 })
+		i.metric(`tarry_messages{state="waiting"}`, exactly(3-probing))
 		i.metric(`tarry_messages{state="dead"}`, exactly(0))
 	}
 	zk.Heal()
