@@ -14,6 +14,7 @@ import (
 // What tarry dev makes fits a disk of 24 MiB, on which its streams would not at their usual size.
 func TestDevFitsItsStreamsToTheDisk(t *testing.T) {
 	t.Parallel()
+	lab.Needs(t, "a file system of its own")
 	disk := t.TempDir()
 	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=24m", "tmpfs", disk).CombinedOutput(); err != nil {
 		t.Fatalf("a file system of its own needs root, as in CI: %v: %s", err, out)
