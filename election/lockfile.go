@@ -24,16 +24,21 @@ func LockFile(path string) (release func(), err error) {
 	if err != nil {
 		return nil, fmt.Errorf("open lock file: %w", err)
 	}
+	return LockOpen(f)
+}
+
+// LockOpen is LockFile for an open file, which it closes.
+func LockOpen(f *os.File) (release func(), err error) {
 	if err := lock(f); err != nil {
 		defer f.Close()
 		if errors.Is(err, errLocked) {
-			return nil, fmt.Errorf("%w: %s is locked by %s", ErrHeld, path, holderOf(f))
+			return nil, fmt.Errorf("%w: %s is locked by %s", ErrHeld, f.Name(), holderOf(f))
 		}
-		return nil, fmt.Errorf("lock %s: %w", path, err)
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
 	if err := writeHolder(f); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("write %s: %w", path, err)
+		return nil, fmt.Errorf("write %s: %w", f.Name(), err)
 	}
 	return func() {
 		_ = f.Truncate(0) // only for tidiness: Close releases the lock, whatever the file says

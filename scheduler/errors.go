@@ -15,7 +15,8 @@ var (
 	ErrStaleTerm = errors.New("stale term: another instance leads")
 	// ErrUnavailable: the store could not be reached and nothing was written.
 	ErrUnavailable = errors.New("store unavailable")
-	// ErrDiskFull: the disk of the journal has no room for a change; nothing was written. It is ErrUnavailable too.
+	// ErrDiskFull: the disk of the journal or of Redis has no room for a change; nothing was written. It is ErrUnavailable
+	// too.
 	ErrDiskFull = fmt.Errorf("%w: the disk is full", ErrUnavailable)
 	// ErrFull: the store has no memory left for new messages; nothing was written.
 	ErrFull = errors.New("store full")

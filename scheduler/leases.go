@@ -209,13 +209,10 @@ func (s *Scheduler) SettleHeld(ctx context.Context, ref Ref, verb Verb) (Settled
 	// The store decides whether it is leased: the lease may end at this moment.
 	one := Settlement{Verb: verb, Receipt: Receipt{UID: m.UID, Topic: m.Topic}}
 	if m.State != message.StateInFlight {
-		one.Reason = AckedLate
+		one.Reason = "acknowledged after its lease"
 	}
 	return s.settleOne(ctx, one)
 }
-
-// AckedLate is the reason of an acknowledgement that came after the lease.
-const AckedLate = "acknowledged after its lease"
 
 // LeaseOf returns the lease in force of the message that ref names. Errors: ErrUnknownID, ErrNotLeased.
 func (s *Scheduler) LeaseOf(ctx context.Context, ref Ref) (LeaseInfo, error) {
@@ -338,7 +335,7 @@ func (s *Scheduler) LeasesOf(ctx context.Context, topic, after string, limit int
 	return all, next, nil
 }
 
-// ByConsumer returns the reason of a change that a consumer's lease led to: as much as stores keep, 253 bytes.
+// ByConsumer returns the reason of a change that a consumer's lease led to: as much as stores keep, 249 bytes.
 func ByConsumer(consumer, reason string) string {
 	switch {
 	case consumer == "":
@@ -347,5 +344,5 @@ func ByConsumer(consumer, reason string) string {
 	default:
 		reason = "consumer " + consumer + ": " + reason
 	}
-	return reason[:min(len(reason), 253)]
+	return reason[:min(len(reason), 249)]
 }

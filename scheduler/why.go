@@ -17,7 +17,7 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 	say := func(word message.WhyWord, detail string, more ...any) {
 		why.Word, why.Detail = word, fmt.Sprintf(detail, more...)
 	}
-	tries := max(int(i.Attempt), 1) - 1 + int(i.Mark.Refusals)
+	tries := i.Tries()
 	over := cmp.Or(i.Expires, i.Due.Add(i.TTL))
 	switch due := i.Due <= now; {
 	case i.State.Ended():
@@ -124,8 +124,8 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 	say func(word message.WhyWord, detail string, more ...any)) {
 	topic := s.cfg.Topics.Of(i.Topic)
 	say(message.WhyUnpulled, "it is ready, and no consumer has pulled it")
-	if tries := i.Mark.Refusals; tries > 0 {
-		say(message.WhyUnpulled, "it is ready, and no consumer has pulled it since try %d failed", i.Attempt+tries-1)
+	if tries := i.Tries(); tries > 0 {
+		say(message.WhyUnpulled, "it is ready, and no consumer has pulled it since try %d failed", tries)
 	}
 	if topic != nil && topic.Webhook {
 		say(message.WhyWebhook,

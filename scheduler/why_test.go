@@ -73,7 +73,7 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 		}
 		for want, info := range map[message.WhyWord]message.Info{
 			message.WhyNotDue:   waiting(time.Minute, nil),
-			message.WhyRetry:    waiting(time.Minute, func(i *message.Info) { i.Mark.Refusals = 1 }),
+			message.WhyRetry:    waiting(time.Minute, func(i *message.Info) { i.Pull, i.Mark.Refusals = true, 1 }),
 			message.WhyTurn:     waiting(-time.Second, nil),
 			message.WhyExpiring: waiting(-time.Minute, func(i *message.Info) { i.TTL = time.Second }),
 			message.WhyUnpulled: waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic = true, "pull.a" }),

@@ -119,16 +119,16 @@ func Accepted(a scheduler.Accepted, durable string) wire.Result {
 func Info(i *message.Info) wire.Info {
 	w := wire.Info{
 		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
-		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Attempt,
+		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Tries(),
 		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), Why: Why(i.Why),
 		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 		Intake: intake(i.IntakeUnknown),
 	}
 	if i.Pull { // the mark counts its tries; NATS refused none
 		w.Deliver, w.Refusals = wire.PullWord, 0
-		if w.Attempt += i.Mark.Refusals; i.State.Ended() {
-			w.Attempt = 0 // the mark has ended too
-		}
+	}
+	if !i.State.Ended() && i.State != message.StateInFlight {
+		w.Attempt++ // the one that comes
 	}
 	w.LastTry = lastTry(i)
 	if i.Held != nil {
@@ -269,7 +269,7 @@ func canceled(i *message.Info) wire.Canceled {
 	return wire.Canceled{
 		ID: name(i), UID: string(i.UID), State: message.StateCanceled.String(), Topic: i.Topic,
 		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
-		Attempt: i.Attempt, Intake: intake(i.IntakeUnknown),
+		Attempt: i.Tries(), Intake: intake(i.IntakeUnknown),
 	}
 }
 

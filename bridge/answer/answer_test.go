@@ -284,9 +284,9 @@ func TestInfo_CountsATryOnceWhoeverDelivers(t *testing.T) {
 		state             message.State
 		attempt, refusals uint32
 	}{
-		{true, message.StateWaiting, 4, 0}, {true, message.StateInFlight, 4, 0},
-		{true, message.StateDead, 0, 0}, {true, message.StateDelivered, 0, 0},
-		{false, message.StateWaiting, 2, 2}, {false, message.StateDead, 2, 2},
+		{true, message.StateWaiting, 4, 0}, {true, message.StateReady, 4, 0}, {true, message.StateInFlight, 4, 0},
+		{true, message.StateDead, 3, 0}, {true, message.StateDelivered, 4, 0}, {true, message.StateExpired, 3, 0},
+		{false, message.StateWaiting, 2, 2}, {false, message.StateDelivered, 2, 2}, {false, message.StateDead, 1, 2},
 	} {
 		i := message.Info{State: c.state, Message: message.Message{UID: uid, Topic: "a", Attempt: 2, Pull: c.pull,
 			Mark: message.Mark{Refusals: 2}}}

@@ -43,6 +43,8 @@ type Config struct {
 	Intake interface {
 		Look(ctx context.Context, q wire.WhyQuery) ([]wire.WhyPush, []wire.WhyPlace)
 	}
+	// Webhooks tells how the targets of webhooks do; nil for none.
+	Webhooks func() []wire.Webhook
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	// JournalMode is the journal's mode as in the settings, off, async or sync, for /v1/cluster. If empty, /v1/cluster

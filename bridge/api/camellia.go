@@ -356,10 +356,10 @@ func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
 	if !utf8.Valid(i.Body) {
 		m.Msg, m.MsgBase64 = "", i.Body
 	}
-	if m.Retry = camelliaTries(i, row); row || !i.State.Ended() || i.State.Kept() {
+	if m.Retry = new(int(i.Tries())); row || !i.State.Ended() || i.State.Kept() {
 		schedule := s.cfg.Topics.Schedule(&i.Retry, i.Topic)
 		m.MaxRetry = new(len(schedule.Delays))
-	} else if m.Retry == nil { // it may be that of a retry
+	} else if i.Mark.Refusals > 0 { // it may be that of a retry
 		m.TriggerTime = 0
 	}
 	for _, h := range i.Headers {
@@ -367,7 +367,7 @@ func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
 		case err != nil:
 		case h.Name == camelliaMade:
 			m.ProduceTime = at
-		case h.Name == camelliaDue && at <= m.TriggerTime && (m.Retry == nil || *m.Retry > 0):
+		case h.Name == camelliaDue && at <= m.TriggerTime && *m.Retry > 0:
 			m.TriggerTime = at
 		}
 	}
@@ -375,23 +375,6 @@ func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
 		m.ExpireTime = m.TriggerTime + cmp.Or(i.TTL, wire.MaxDelay).Milliseconds()
 	}
 	return m
-}
-
-// camelliaTries returns how often a message was handed out, or nil if that is not known any more: the memory of an end
-// has no tries, and the journal's row only those before the last lease.
-func camelliaTries(i *message.Info, row bool) *int {
-	n := int(i.Mark.Refusals) + int(max(i.Attempt, 1)) - 1
-	switch {
-	case i.State == message.StateInFlight, row && i.State == message.StateDead,
-		row && i.State == message.StateDelivered && i.Reason != scheduler.AckedLate:
-		n++
-	case !i.State.Ended(), row && i.State == message.StateDelivered:
-	case i.State == message.StateExpired && i.Kind != message.KindTried:
-		n = 0
-	default:
-		return nil
-	}
-	return &n
 }
 
 func (s *Server) camelliaStatus(i *message.Info) int {

@@ -34,29 +34,31 @@ func TestCamellia_ShowsNoContentToWhoMayOnlyPush(t *testing.T) {
 	}
 }
 
-// Without a journal the memory of an end has no schedule, tries and content: what is not known is not told.
+// Without a journal the memory of an end has no schedule and content, and after a retry not when the message was due
+// first: what is not known is not told.
 func TestCamellia_MakesUpNoNumber(t *testing.T) {
 	t.Parallel()
-	tried := []string{"maxRetry", "retry", "triggerTime", "expireTime"}
+	all := []string{"retry", "maxRetry", "triggerTime", "expireTime"}
 	for _, c := range []struct {
-		state message.State
-		kind  message.Kind
-		none  []string
+		state    message.State
+		refusals uint32
+		retry    float64
+		none     []string
 	}{
-		{message.StateDelivered, message.KindPlain, tried}, {message.StateCanceled, message.KindPlain, tried},
-		{message.StateExpired, message.KindTried, tried}, {message.StateExpired, message.KindPlain, tried[:1]},
-		{message.StateDead, message.KindPlain, tried[1:2]}, {message.StateWaiting, message.KindPlain, nil},
+		{message.StateDelivered, 0, 1, all[1:2]}, {message.StateDelivered, 2, 3, all[1:]},
+		{message.StateCanceled, 0, 0, all[1:2]}, {message.StateExpired, 2, 2, all[1:]},
+		{message.StateDead, 2, 2, nil}, {message.StateWaiting, 0, 0, nil}, {message.StateInFlight, 1, 2, nil},
 	} {
 		d := open(t, with(service{get: func(context.Context, scheduler.Ref) (message.Info, error) {
 			one := info(uidA, "orders.x", c.state)
-			one.Kind = c.kind
+			one.Pull, one.Mark.Refusals = true, c.refusals
 			return one, nil
 		}}))
 		a := call(t, d, "POST", "/camellia/delayQueue/getMsg", "topic=orders.x&msgId=a")
 		told, _ := a.json["delayMsg"].(map[string]any)
-		for _, name := range tried {
-			if _, is := told[name]; is == slices.Contains(c.none, name) || told["status"] == nil {
-				t.Errorf("%s %s tells %v", c.state, c.kind, told)
+		for _, name := range all {
+			if _, is := told[name]; is == slices.Contains(c.none, name) || told["retry"] != c.retry {
+				t.Errorf("%s after %d tells %v", c.state, c.refusals, told)
 			}
 		}
 	}

@@ -21,7 +21,7 @@ func TestDead_ShowsAPageWithoutContent(t *testing.T) {
 	d := open(t, steered(&steering{dead: []message.Info{i}}))
 	want := `{"messages":[{"id":"a","uid":"t-000000000000000a","topic":"orders.remind","state":"dead","version":5,` +
 		`"due":"2030-01-31T08:00:00.000Z",` +
-		`"attempt":3,"ended_at":"2030-01-31T08:00:01.000Z","reason":"no permission"}]}` + "\n"
+		`"attempt":2,"ended_at":"2030-01-31T08:00:01.000Z","reason":"no permission"}]}` + "\n"
 	if a := call(t, d, "GET", "/v1/dead", "").want(t, 200, ""); a.raw != want {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}

@@ -31,6 +31,9 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 		return p.err
 	}
 	a := wire.Topics{Topics: []wire.TopicCount{}, Paused: []wire.Pause{}}
+	if s.cfg.Webhooks != nil {
+		a.Webhooks = s.cfg.Webhooks()
+	}
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		// one more shows that there is a next page
 		counts, err := s.cfg.Service.TopicCounts(ctx, after, limit+1)

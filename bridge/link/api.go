@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -81,6 +82,9 @@ type StreamError struct {
 
 // Error includes the server's own code, so that operators can look it up.
 func (e *StreamError) Error() string {
+	if strings.Contains(e.Description, "no space left on device") {
+		return fmt.Sprintf("stream: the disk is full: %s (%d, %d)", e.Description, e.Code, e.ErrCode)
+	}
 	return fmt.Sprintf("stream: %s (%d, %d)", e.Description, e.Code, e.ErrCode)
 }
 

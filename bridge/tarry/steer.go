@@ -43,7 +43,7 @@ type Message struct {
 	Due          time.Time
 	Priority     uint8
 	TTL          time.Duration `json:"-"` // 0: no limit
-	Attempt      int           // the number of the next delivery, or of the last; 0 of one for consumers that has ended
+	Attempt      int           // the number of the next try of one that waits, else of the last, 0 if there was none
 	Retries      Schedule      `json:"retry"` // its own schedule of retries, empty for the topic's
 	Refusals     uint32        // how often NATS refused it for good
 	Uncertain    bool          // an attempt may have reached consumers
@@ -101,7 +101,7 @@ type Canceled struct {
 	Due     time.Time // when it would have been due
 	At      time.Time // when it was canceled
 	Version uint64
-	Attempt int    // the attempt that was canceled; if above 1, earlier ones were delivered
+	Attempt int    // the number of its last try: consumers had it so often
 	Intake  string // "unknown" if it was canceled before, and tarry's intake may hold a later push of its name
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"net/url"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -15,6 +16,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -26,6 +28,28 @@ type Target struct {
 	Concurrency  int           // requests at once, of this instance; 0 is 8
 	Batch        int           // messages of one request; 0 posts each by itself, in its own form
 	Headers      []string      // of messages, which go along though receivers may take them for rights or a proxy's word
+}
+
+// View returns how the targets do, by pattern, as this instance has seen it.
+func (s *Service) View() []wire.Webhook {
+	var all []wire.Webhook
+	for pattern, t := range *s.targets.Load() {
+		t.mu.Lock()
+		w := wire.Webhook{Pattern: pattern, Outcome: t.last}
+		if at, err := url.Parse(t.URL); err == nil { // what follows may be secret
+			w.Target = at.Scheme + "://" + at.Host
+		}
+		if !t.lastAt.IsZero() {
+			w.At = wire.FormatTime(t.lastAt.UnixMilli())
+		}
+		if t.failing && !t.since.IsZero() {
+			w.FailingSince = wire.FormatTime(t.since.UnixMilli())
+		}
+		t.mu.Unlock()
+		all = append(all, w)
+	}
+	slices.SortFunc(all, func(a, b wire.Webhook) int { return cmp.Compare(a.Pattern, b.Pattern) })
+	return all
 }
 
 // target is a Target in use.
@@ -43,6 +67,9 @@ type target struct {
 	mu      sync.Mutex
 	failing bool // as noted last
 	noted   time.Time
+	since   time.Time // since when it fails, as the store said last
+	last    string    // what came of the last request, and when
+	lastAt  time.Time
 }
 
 const (
@@ -214,6 +241,7 @@ var errLost = errors.New("a lease was lost")
 func (s *Service) note(ctx context.Context, t *target, v verdict) {
 	failed, every := v.verb != scheduler.Ack, noteEvery
 	t.mu.Lock()
+	t.last, t.lastAt = v.reason, time.Now()
 	turned := failed != t.failing
 	if turned {
 		every = noteLeast
@@ -225,6 +253,9 @@ func (s *Service) note(ctx context.Context, t *target, v verdict) {
 	t.failing, t.noted = failed, time.Now()
 	t.mu.Unlock()
 	since, err := s.cfg.Source.Failing(ctx, t.name, failed, apart)
+	t.mu.Lock()
+	t.since = since
+	t.mu.Unlock()
 	log := s.cfg.Log.With().Str("pattern", t.Pattern).Time("since", since).AnErr("error", err).Logger()
 	switch {
 	case failed && err == nil && s.cfg.Clock.Now().Sub(since) >= giveUp:

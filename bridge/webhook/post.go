@@ -116,6 +116,9 @@ func judge(a *http.Response, now time.Time) verdict {
 	case a.StatusCode == http.StatusGone:
 		v.verb = scheduler.Bury
 	default:
+		if a.Header.Get("Location") != "" {
+			v.reason += " (redirects are not followed)"
+		}
 		v.after = min(retryAfter(a.Header.Get("Retry-After"), now), retryAfterMost)
 		switch a.StatusCode {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable,

@@ -93,20 +93,9 @@ func New(cfg Config) *Service {
 // Use replaces all targets, and the networks that they may be in although they are not public. A target that stays as
 // it is keeps what it knows of its requests.
 func (s *Service) Use(all []Target, allow []netip.Prefix) error {
-	before, next := *s.targets.Load(), make(map[string]*target, len(all))
-	for _, one := range all {
-		if t := before[one.Pattern]; t != nil && reflect.DeepEqual(t.Target, one) {
-			next[one.Pattern] = t
-			continue
-		}
-		t, err := newTarget(one)
-		if err != nil {
-			return fmt.Errorf("webhook of %s: %w", one.Pattern, err)
-		}
-		if t.line = new(line); before[one.Pattern] != nil {
-			t.line = before[one.Pattern].line
-		}
-		next[one.Pattern] = t
+	next, err := build(all, *s.targets.Load())
+	if err != nil {
+		return err
 	}
 	// Before the targets that need it. Connections to what is no more allowed end with the client that made them.
 	s.client.Swap(newClient(allow, s.cfg.Own)).CloseIdleConnections()
@@ -120,12 +109,28 @@ func (s *Service) Use(all []Target, allow []netip.Prefix) error {
 
 // Check returns what Use would refuse.
 func Check(all []Target) error {
+	_, err := build(all, nil)
+	return err
+}
+
+// build returns the targets by pattern, those of before where they are the same.
+func build(all []Target, before map[string]*target) (map[string]*target, error) {
+	next := make(map[string]*target, len(all))
 	for _, one := range all {
-		if _, err := newTarget(one); err != nil {
-			return fmt.Errorf("webhook of %s: %w", one.Pattern, err)
+		t := before[one.Pattern]
+		if t == nil || !reflect.DeepEqual(t.Target, one) {
+			fresh, err := newTarget(one)
+			if err != nil {
+				return nil, fmt.Errorf("webhook of %s: %w", one.Pattern, err)
+			}
+			if fresh.line = new(line); t != nil {
+				fresh.line = t.line
+			}
+			t = fresh
 		}
+		next[one.Pattern] = t
 	}
-	return nil
+	return next, nil
 }
 
 // of returns the target of a topic, or nil.

@@ -198,7 +198,20 @@ type RequeuedReject struct {
 type Topics struct {
 	Topics []TopicCount `json:"topics"`
 	Paused []Pause      `json:"paused"`
-	Cursor string       `json:"cursor,omitempty"`
+	// Webhooks are those that post messages of topics.
+	Webhooks []Webhook `json:"webhooks,omitempty"`
+	Cursor   string    `json:"cursor,omitempty"`
+}
+
+// Webhook is how the target of a webhook does, as the instance that answers has seen it.
+type Webhook struct {
+	Pattern string `json:"pattern"`
+	Target  string `json:"target"` // scheme and host of its URL
+	// At is when it was last asked, and Outcome what came of that; empty before.
+	At      string `json:"at,omitempty"`
+	Outcome string `json:"outcome,omitempty"`
+	// FailingSince is since when it has failed, over all instances; empty if the last request succeeded.
+	FailingSince string `json:"failing_since,omitempty"`
 }
 
 // TopicCount is how many messages a topic has.

@@ -191,7 +191,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"push orders.remind --at 1896076800000 --id again",
 			"push orders.remind --delay 20m --id canceled", "push orders.remind --delay 20m --id taken",
 			"push orders.remind --delay 20m --id unknown",
-			"push orders.remind --delay 20m --id down", "push orders.*.remind --delay 20m", "push orders.remind",
+			"push orders.remind --delay 20m --id down", "push orders.*.remind --delay 20m",
 			"push orders.remind --delay soon",
 			"push orders.remind --delay 20m --id merged --on-duplicate debounce --max-wait 1h",
 			"push bills --delay 20m --deliver pull --lease 1m", "push bills --delay 20m --deliver post",

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -85,6 +86,9 @@ from standard input, --body '' is an empty one.`,
 			"deliver", "lease", "header", "body", "body-file")
 		if err != nil {
 			return err
+		}
+		if changed(cmd, "delay", "at") == "" {
+			return usage("--delay or --at is missing")
 		}
 		push["topic"] = args[0]
 		kept, raw, err := post[client.Kept](c, cmd, "/v1/messages", push)
@@ -208,9 +212,9 @@ func fields(cmd *cobra.Command, in io.Reader, names ...string) (map[string]any, 
 	return all, nil
 }
 
-// setBody stores a body in the field that preserves its bytes.
+// setBody stores a body in the field that preserves its bytes. JSON would make six bytes of a zero.
 func setBody(all map[string]any, body []byte) {
-	if all["body"] = string(body); !utf8.Valid(body) {
+	if all["body"] = string(body); !utf8.Valid(body) || bytes.IndexByte(body, 0) >= 0 {
 		delete(all, "body")
 		all["body_base64"] = body
 	}

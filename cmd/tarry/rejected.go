@@ -143,6 +143,7 @@ message. A delay counts from now.`,
 	flags.StringVar(&at, "at", "", "due at this time, in place of the original delay or time")
 	flags.StringArrayVar(&set, "set", nil, "header, as Name=value; replaces those of the same name; repeatable")
 	flags.StringArrayVar(&drop, "drop", nil, "name of a header to remove; repeatable")
+	addYes(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		order := client.RejectOrder{Topic: optional(cmd, "topic"), Drop: drop, Set: map[string]string{}}
 		for _, arg := range args {
@@ -166,6 +167,11 @@ message. A delay counts from now.`,
 			order.Set["Tarry-At"] = at
 			if !cmd.Flags().Changed("delay") { // otherwise both are sent, and refused
 				order.Drop = append(order.Drop, "Tarry-Delay")
+			}
+		}
+		if n := len(args); n > 1 {
+			if err := c.sure(cmd, "pushed again", func() (int, error) { return n, nil }); err != nil {
+				return err
 			}
 		}
 		return c.requeueRejects(cmd, order)

@@ -36,6 +36,7 @@ You may run it again.`,
 	flags.Bool("all", false, "restore many: all that match the other flags, or all if there are none")
 	flags.Bool("overdue", true, "also messages that are already due")
 	flags.Bool("dry-run", false, "only report what the command would do")
+	addYes(cmd)
 	flags.String("rate", "", "at most this many messages a second, 1 to 1000000 (default no limit)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		dry := isSet(cmd, "dry-run")
@@ -56,6 +57,10 @@ You may run it again.`,
 			return usage("--rate %q: want a whole number from 1 to 1000000", rate)
 		case n > 0:
 			request["rate"] = n
+		}
+		missing := counted(c, cmd, "/v1/restore", request, func(r wire.RestoreReport) int { return r.Added + r.Raised })
+		if err := c.sure(cmd, "restored", missing); err != nil {
+			return err
 		}
 		progress, done := watched(c, func(r wire.RestoreReport) string {
 			return fmt.Sprintf("%d read, %d added", r.Read, r.Added)
@@ -245,12 +250,17 @@ it again.`,
 		"check deliveries from this time on: RFC 3339, unix milliseconds, or how long ago; required")
 	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
 	flags.Bool("dry-run", false, "only report what is lost")
+	addYes(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
 		if !flags.Changed("since") {
 			return usage("--since is missing: want RFC 3339, unix milliseconds, or how long ago")
 		}
 		request, err := fields(cmd, nil, "since", "topic", "dry-run")
 		if err != nil {
+			return err
+		}
+		gone := counted(c, cmd, "/v1/redeliver", request, func(r wire.RedeliverReport) int { return r.Gone })
+		if err := c.sure(cmd, "delivered again", gone); err != nil {
 			return err
 		}
 		progress, done := watched(c, func(r wire.RedeliverReport) string {

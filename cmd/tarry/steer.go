@@ -130,7 +130,7 @@ so for at least one. Exit code 3 means that no message has this id.`,
 // delivered before.
 func canceledText(_ clock, canceled *wire.Canceled) string {
 	never := "it will not be delivered"
-	if canceled.Attempt > 1 {
+	if canceled.Attempt > 0 {
 		never = "it will not come again; earlier attempts were delivered"
 	}
 	return printable(canceled.ID, "") + " is canceled: " + never
@@ -157,6 +157,10 @@ func addSelection(cmd *cobra.Command, does string) {
 // addMany adds the flags of what changes many messages.
 func addMany(cmd *cobra.Command) {
 	cmd.Flags().Bool("dry-run", false, "with many: only count them")
+	addYes(cmd)
+}
+
+func addYes(cmd *cobra.Command) {
 	cmd.Flags().Bool("yes", false, "with many: do not ask, as on a terminal")
 }
 
@@ -219,7 +223,8 @@ func optional(cmd *cobra.Command, name string) *string {
 }
 
 func isSet(cmd *cobra.Command, name string) bool {
-	return cmd.Flags().Lookup(name).Value.String() == "true"
+	flag := cmd.Flags().Lookup(name)
+	return flag != nil && flag.Value.String() == "true"
 }
 
 // selectionFlags are the flags that are fields of a selection.
@@ -234,7 +239,8 @@ func (c caller) many(cmd *cobra.Command, path, done string, names ...string) err
 	if err != nil {
 		return err
 	}
-	if err := c.sure(cmd, path, done, order); err != nil {
+	matched := counted(c, cmd, path, order, func(r wire.Report) int { return r.Matched })
+	if err := c.sure(cmd, done, matched); err != nil {
 		return err
 	}
 	progress, end := watched(c, func(r wire.Report) string {
@@ -268,21 +274,30 @@ func (c caller) many(cmd *cobra.Command, path, done string, names ...string) err
 	return c.show(raw, text)
 }
 
+// counted counts the messages that an operation is about, by a dry run.
+func counted[R any](c caller, cmd *cobra.Command, path string, order map[string]any,
+	of func(R) int) func() (int, error) {
+	return func() (int, error) {
+		dry := maps.Clone(order)
+		dry["dry_run"] = true
+		r, _, err := client.Long[R](cmd.Context(), c.Client, path, dry, nil)
+		return of(r), err
+	}
+}
+
 // sure asks somebody at a terminal whether an operation on many messages is meant, and returns an error if it is not.
-func (c caller) sure(cmd *cobra.Command, path, done string, order map[string]any) error {
+func (c caller) sure(cmd *cobra.Command, done string, count func() (int, error)) error {
 	if !c.asks || isSet(cmd, "yes") || isSet(cmd, "dry-run") {
 		return nil
 	}
-	count := maps.Clone(order)
-	count["dry_run"] = true
-	r, _, err := client.Long[wire.Report](cmd.Context(), c.Client, path, count, nil)
+	n, err := count()
 	if err != nil {
 		return answered(err, c.json)
 	}
-	if r.Matched == 0 {
+	if n == 0 {
 		return nil
 	}
-	fmt.Fprintf(c.err, "%d messages match, and will be %s. Go on? [y/N] ", r.Matched, done)
+	fmt.Fprintf(c.err, "%d messages match, and will be %s. Go on? [y/N] ", n, done)
 	line, _ := bufio.NewReader(c.in).ReadString('\n')
 	if said := strings.ToLower(strings.TrimSpace(line)); said == "y" || said == "yes" {
 		return nil

@@ -411,7 +411,7 @@ func TestMany_AskAtATerminal(t *testing.T) {
 		dry := strings.Contains(string(body), `"dry_run":true`)
 		did = append(did, strings.TrimPrefix(r.URL.Path, "/v1/")+fmt.Sprint(" ", dry))
 		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"report":{"looked":9,"matched":%d,"done":%d,"dry_run":%t}}`, n, n, dry)
+		fmt.Fprintf(w, `{"report":{"looked":9,"matched":%d,"done":%d,"dry_run":%t,"added":4,"raised":2,"gone":6}}`, n, n, dry)
 	}))
 	t.Cleanup(server.Close)
 	for _, c := range []struct {
@@ -431,6 +431,10 @@ func TestMany_AskAtATerminal(t *testing.T) {
 		{"cancel --all --dry-run", "", false, exitDone, []string{"messages/cancel true"}},
 		{"reschedule --all --delay 1h", "n\n", false, exitFailed, []string{"messages/reschedule true"}},
 		{"dead purge --all", "n\n", false, exitFailed, []string{"dead/purge true"}},
+		{"restore --all", "n\n", false, exitFailed, []string{"restore true"}},
+		{"redeliver --since 2h", "n\n", false, exitFailed, []string{"redeliver true"}},
+		{"redeliver --since 2h", "", true, exitDone, []string{"redeliver false"}},
+		{"rejected requeue 1 2 3 4 5 6", "n\n", false, exitFailed, nil},
 		{"dead requeue --older 1h", "y\n", false, exitDone, []string{"dead/requeue true", "dead/requeue false"}},
 	} {
 		did = nil

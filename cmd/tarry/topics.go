@@ -95,6 +95,13 @@ func topicsPage(t clock, l *wire.Topics, first bool) page {
 		}
 		p.below = "\n" + table(paused)
 	}
+	if len(l.Webhooks) > 0 {
+		hooks := [][]string{{"WEBHOOK", "TARGET", "LAST ASKED", "FAILING SINCE", "OUTCOME"}}
+		for _, w := range l.Webhooks {
+			hooks = append(hooks, []string{w.Pattern, w.Target, t.at(w.At), t.at(w.FailingSince), printable(w.Outcome, "")})
+		}
+		p.below += "\n" + table(hooks)
+	}
 	return p
 }
 

@@ -50,6 +50,21 @@ func endKinds() []Kind {
 	return []Kind{KindMerged, KindGaveWay, KindYielded, KindRequeued, KindPurged, KindWithdrawn, KindEndLost}
 }
 
+// Tries returns how often consumers have had a message, the try under way included. What NATS refused, none had.
+func (i *Info) Tries() uint32 { return i.Message.Tries(i.State) }
+
+// Tries is [Info.Tries] of a message in a state.
+func (m *Message) Tries(s State) uint32 {
+	n := max(m.Attempt, 1) - 1
+	if m.Pull {
+		n += m.Mark.Refusals
+	}
+	if s == StateInFlight || s == StateDelivered {
+		n++
+	}
+	return n
+}
+
 // WhyEnded says why a message ended.
 func (i *Info) WhyEnded() Why {
 	w := Why{Word: WhyWord(i.State.String()), Detail: i.Reason, Since: i.EndedAt, By: string(i.Other)}

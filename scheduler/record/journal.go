@@ -36,7 +36,7 @@ type Change struct {
 	Reason string
 	// Claimed is when the attempt that led to this change was claimed, or 0 without an attempt.
 	Claimed message.Milli
-	// Attempt is the number that the attempt's delivery carried, 0 without one.
+	// Attempt is the number of the try that the change is about, at an end of the last one; 0 without one.
 	Attempt uint32
 	// Stream and Sequence are where NATS stored a delivered message; empty for core NATS.
 	Stream   string
@@ -200,7 +200,7 @@ const nameWith = 10 * time.Second
 func Ended(e *scheduler.End) Change {
 	m := e.Message
 	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt,
-		Attempt: m.Attempt,
+		Attempt: m.Tries(e.State),
 		Stream:  e.Stream, Sequence: e.Sequence, Due: m.Due, Uncertain: e.Uncertain, Refusals: m.Mark.Refusals}
 	if m.ID != "" && m.ClaimedAt <= message.CeilMilli(m.UID.Time()).Add(nameWith) {
 		own := *m

@@ -309,6 +309,52 @@ var pullPromises = []promise{
 			t.Fatalf("the journal gets %+v", all)
 		}
 	}},
+	{name: "an end counts how often consumers had the message", recorded: true, check: func(t *trial) {
+		for i, c := range []struct {
+			how   string
+			end   func(m *message.Message, nonce scheduler.Nonce)
+			tries uint32
+		}{
+			{"acknowledged", func(m *message.Message, nonce scheduler.Nonce) {
+				t.pull(m, nonce)
+				t.settle(of(m, scheduler.Ack, nonce), scheduler.SettleDone, message.StateDelivered)
+			}, 2},
+			{"acknowledged once its lease was over", func(m *message.Message, _ scheduler.Nonce) {
+				t.settle(of(m, scheduler.Ack, 0), scheduler.SettleDone, message.StateDelivered)
+			}, 1},
+			{"dead", func(m *message.Message, nonce scheduler.Nonce) {
+				t.pull(m, nonce)
+				t.settle(of(m, scheduler.Bury, nonce), scheduler.SettleDone, message.StateDead)
+			}, 2},
+			{"canceled", func(m *message.Message, _ scheduler.Nonce) { t.canceled(m.UID, scheduler.CancelDone) }, 1},
+			{"discarded", func(m *message.Message, nonce scheduler.Nonce) {
+				t.pull(m, nonce)
+				t.settle(of(m, scheduler.Discard, nonce), scheduler.SettleDone, message.StateInFlight)
+				t.settle(of(m, scheduler.Release, nonce), scheduler.SettleDone, message.StateCanceled)
+			}, 1},
+			{"expired", func(m *message.Message, nonce scheduler.Nonce) {
+				t.pull(m, nonce)
+				t.pass(2 * time.Minute)
+				t.settle(of(m, scheduler.Nack, nonce), scheduler.SettleDone, message.StateExpired)
+			}, 2},
+		} {
+			m, nonce := t.one(Message(i+1, ForPull(), On(work), TTL(time.Minute))), scheduler.Nonce(10*(i+1))
+			t.pull(m, nonce)
+			t.settle(of(m, scheduler.Nack, nonce), scheduler.SettleDone, message.StateWaiting)
+			c.end(m, nonce+1)
+			all, got := t.log.of(m.UID), t.get(m.UID)
+			row := message.Info{State: got.State, Message: message.Message{Attempt: 1, Pull: true}}
+			if row.Mark.Refusals = all[len(all)-1].Refusals; got.Tries() != c.tries || row.Tries() != c.tries {
+				t.Errorf("%s: %d tries, %d in the journal, want %d", c.how, got.Tries(), row.Tries(), c.tries)
+			}
+			if got.State == message.StateDead {
+				t.purge(t.bucketOf(m), []message.UID{m.UID}, []message.UID{m.UID})
+				if got := t.get(m.UID); got.Tries() != c.tries {
+					t.Errorf("purged: %s", describe(got))
+				}
+			}
+		}
+	}},
 	{name: "what is sent back gives way to a later push, and its row says who had it", recorded: true,
 		check: func(t *trial) {
 			m := t.one(push(1, message.MergeReject, ForPull(), On(work), Content("a")))
@@ -319,10 +365,10 @@ var pullPromises = []promise{
 			t.settle(of(m, scheduler.Nack, 2), scheduler.SettleDone, message.StateCanceled)
 			all := t.log.of(m.UID)
 			if c := all[len(all)-1]; len(all) != 3 || c.State != message.StateCanceled || c.Kind != message.KindGaveWay ||
-				c.Claimed != Start || c.Attempt != 2 || c.Refusals != 1 || c.Reason != "consumer worker: replaced" {
+				c.Claimed != Start || c.Attempt != 2 || c.Refusals != 2 || c.Reason != "consumer worker: replaced" {
 				t.Fatalf("the journal gets %+v", all)
 			}
-			if got := t.get(m.UID); got.Reason != "consumer worker: replaced" {
+			if got := t.get(m.UID); got.Reason != "consumer worker: replaced" || got.Tries() != 2 {
 				t.Fatalf("gave way: %s", describe(got))
 			}
 			t.pull(later, 3)
@@ -528,7 +574,7 @@ var pullPromises = []promise{
 		bury := of(m, scheduler.Bury, 1)
 		bury.Reason = strings.Repeat("x", 1000)
 		t.settle(bury, scheduler.SettleDone, message.StateDead)
-		want := ("consumer worker: " + bury.Reason)[:253]
+		want := ("consumer worker: " + bury.Reason)[:249]
 		if got, all := t.get(m.UID).Reason, t.log.of(m.UID); got != want || all[len(all)-1].Reason != want {
 			t.Fatalf("%d bytes are kept, %d in the journal", len(got), len(all[len(all)-1].Reason))
 		}

@@ -40,7 +40,7 @@ var memoryPromises = []promise{
 		t.pass(1000 * t.o.EndedKeep)
 		t.wantTrimmed(0, 100, 0)
 		for _, m := range []*message.Message{plain, named} {
-			want := live(m, message.StateDead, message.Mark{Uncertain: true, Changes: 1})
+			want := live(m, message.StateDead, message.Mark{Uncertain: true, Refusals: 9, Changes: 1})
 			want.Version, want.EndedAt, want.Reason = 2, at, "the test says dead"
 			t.wantInfo(want)
 		}

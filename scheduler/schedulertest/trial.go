@@ -402,7 +402,7 @@ func remains(m *message.Message, state message.State, at message.Milli, uncertai
 	i := message.Info{Message: *m, State: state, EndedAt: at, Version: m.Version() + 1, Reason: reason}
 	i.Headers, i.Body, i.Origin, i.Retry, i.Stored, i.Merge, i.MaxWait = nil, nil, "", message.Retry{}, 0, 0, 0
 	i.Since, i.StoredAt, i.Claim, i.ClaimedAt = 0, 0, 0, 0
-	i.Mark = message.Mark{Uncertain: uncertain, Changes: m.Mark.Changes + 1}
+	i.Mark = message.Mark{Uncertain: uncertain, Refusals: m.Mark.Refusals, Changes: m.Mark.Changes + 1}
 	i.Kind, i.Other = kindOf(reason)
 	return i
 }

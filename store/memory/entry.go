@@ -148,7 +148,7 @@ func (b *bucket) end(e *entry, state message.State, uncertain bool, why cause, n
 		e.message.Headers, e.message.Body = nil, nil
 		e.message.Origin, e.message.Retry, e.message.Lease = "", message.Retry{}, 0
 	}
-	e.message.Mark = message.Mark{Uncertain: uncertain, Changes: uint32(e.version - 1)}
+	e.message.Mark = message.Mark{Uncertain: uncertain, Refusals: e.message.Mark.Refusals, Changes: uint32(e.version - 1)}
 	e.because(why, uncertain)
 }
 

@@ -32,7 +32,7 @@ func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint6
 		count = len(over)
 		for _, s := range over {
 			e := s.entry
-			if b.meetRival(e, true, term, now) {
+			if b.meetRival(e, e.message.Mark.Refusals, true, term, now) {
 				continue
 			}
 			b.leave(e)
@@ -105,6 +105,7 @@ func (t *Timeline) Finish(ctx context.Context, n message.Bucket, term uint64, en
 			case e == nil:
 			case held && end.Known():
 				b.leave(e)
+				e.message.Mark.Refusals = end.Message.Mark.Refusals
 				b.end(e, end.State, end.Uncertain, cause{end.Kind, end.Other, end.Reason}, now)
 				change := record.Ended(end)
 				change.At, change.Term = now, term
@@ -141,7 +142,7 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, term uint64, ba
 			if r.Keep {
 				score, mark = e.message.Score(), e.message.Mark
 			}
-			if b.meetRival(e, mark.Uncertain || b.doubts(e.message), term, now) {
+			if b.meetRival(e, e.message.Mark.Refusals, mark.Uncertain || b.doubts(e.message), term, now) {
 				continue
 			}
 			b.leave(e)

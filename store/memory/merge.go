@@ -101,8 +101,8 @@ func (b *bucket) mergedInto(e *entry) *entry {
 }
 
 // meetRival is called when a claimed message would wait again, and lets it meet the later push of its name. It reports
-// whether that ended the claimed message.
-func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now message.Milli) (ended bool) {
+// whether that ended the claimed message, with those refusals.
+func (b *bucket) meetRival(e *entry, refusals uint32, uncertain bool, term uint64, now message.Milli) (ended bool) {
 	r := e.rival
 	if r == nil {
 		return false
@@ -114,7 +114,7 @@ func (b *bucket) meetRival(e *entry, uncertain bool, term uint64, now message.Mi
 			why = cause{reason: discarded}
 		}
 		if e.leased() != nil {
-			b.finish(e, e.leased(), message.StateCanceled, why, term, now)
+			b.finish(e, e.leased(), refusals, message.StateCanceled, why, term, now)
 		} else {
 			b.cut(e, uncertain, why, term, now)
 		}

@@ -51,8 +51,8 @@ func (b *bucket) accepted(m *message.Message, now message.Milli) {
 func (b *bucket) canceled(e *entry, term uint64, now message.Milli) {
 	i := b.info(e)
 	b.note(record.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due,
-		Uncertain: i.Mark.Uncertain,
-		Kind:      e.kind, Other: e.other, Reason: e.reason})
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals,
+		Kind: e.kind, Other: e.other, Reason: e.reason})
 }
 
 // amended records a change of a waiting message, including its content if that is new.

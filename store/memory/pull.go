@@ -333,21 +333,21 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 	switch {
 	case s.Verb == scheduler.Expire:
 		if l == nil && e.pull != nil && e.pull.expires > 0 && e.pull.expires <= now {
-			b.expire(e, nil, e.message.Mark.Refusals > 0, term, now)
+			b.expire(e, nil, e.message.Mark.Refusals, term, now)
 			r.Code = scheduler.SettleDone
 		}
 	case l != nil && (s.Nonce == 0 || s.Nonce == l.nonce) && (!s.Over || l.Until <= now):
 		r.Code = scheduler.SettleDone
 		switch s.Verb {
 		case scheduler.Ack:
-			b.finish(e, l, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)
+			b.finish(e, l, e.message.Mark.Refusals, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)
 		case scheduler.Bury:
 			b.noteDeed(e, l, s, now)
 			to, why := message.StateDead, cause{s.Kind, "", s.Reason}
 			if e.rival != nil && e.rival.later == "" {
 				to, why = message.StateCanceled, cause{reason: discarded}
 			}
-			b.finish(e, l, to, why, term, now)
+			b.finish(e, l, e.message.Mark.Refusals+1, to, why, term, now)
 		case scheduler.Discard:
 			e.rival = &rival{mode: message.MergeReplace}
 			r.Until = l.Until
@@ -363,7 +363,8 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 		}
 	case l == nil && s.Verb == scheduler.Ack && s.Nonce == 0 && !s.Over && e.state == message.StateWaiting && e.tried():
 		r.Code = scheduler.SettleDone
-		b.finish(e, nil, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)
+		refusals := max(e.message.Mark.Refusals, 1) - 1 // the last of its leases did not end in vain after all
+		b.finish(e, nil, refusals, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)
 	case b.settled(e, s, now):
 		r.Code = scheduler.SettleAgain
 	}
@@ -395,12 +396,14 @@ func (b *bucket) noteDeed(e *entry, l *lease, s *scheduler.Settle, now message.M
 	b.keep(l.nonce, g, now+settledKeep)
 }
 
-// finish ends a message; l is its lease, or nil.
-func (b *bucket) finish(e *entry, l *lease, state message.State, why cause, term uint64, now message.Milli) {
+// finish ends a message; l is its lease, or nil, and refusals how many of its leases ended in vain, the last included.
+func (b *bucket) finish(e *entry, l *lease, refusals uint32, state message.State, why cause, term uint64,
+	now message.Milli) {
 	if l != nil {
 		why.reason = scheduler.ByConsumer(l.Consumer, why.words(false))
 	}
 	c := b.tried(e, l, term, now)
+	c.Refusals, e.message.Mark.Refusals = refusals, refusals
 	b.leave(e)
 	b.end(e, state, c.Uncertain, why, now)
 	c.State, c.Version, c.Kind, c.Reason = state, e.version, why.kind, why.reason
@@ -417,13 +420,14 @@ func (b *bucket) tried(e *entry, l *lease, term uint64, now message.Milli) recor
 	return c
 }
 
-// expire ends a message past its time to live; l is its lease, or nil.
-func (b *bucket) expire(e *entry, l *lease, tried bool, term uint64, now message.Milli) {
+// expire ends a message past its time to live, like finish.
+func (b *bucket) expire(e *entry, l *lease, refusals uint32, term uint64, now message.Milli) {
 	why := cause{reason: "its time to live was over"}
-	if tried {
+	if refusals > 0 {
 		why = cause{kind: message.KindTried}
 	}
 	c := b.tried(e, l, term, now)
+	c.Refusals, e.message.Mark.Refusals = refusals, refusals
 	b.leave(e)
 	b.end(e, message.StateExpired, c.Uncertain, why, now)
 	c.State, c.Version, c.Kind, c.Reason = e.state, e.version, why.kind, e.reason
@@ -435,12 +439,16 @@ func (b *bucket) expire(e *entry, l *lease, tried bool, term uint64, now message
 func (b *bucket) comeBack(e *entry, s *scheduler.Settle, handed bool, term uint64, now message.Milli) {
 	l, counts := e.pull.lease, s.Verb == scheduler.Nack
 	b.noteDeed(e, l, s, now)
+	refusals := e.message.Mark.Refusals
+	if counts {
+		refusals++
+	}
 	if e.pull.expires > 0 && e.pull.expires <= now {
-		b.expire(e, l, counts || e.message.Mark.Refusals > 0, term, now)
+		b.expire(e, l, refusals, term, now)
 		return
 	}
 	uncertain := b.uncertain(e)
-	if b.meetRival(e, uncertain, term, now) {
+	if b.meetRival(e, refusals, uncertain, term, now) {
 		return
 	}
 	change := b.tried(e, l, term, now)
@@ -450,7 +458,7 @@ func (b *bucket) comeBack(e *entry, s *scheduler.Settle, handed bool, term uint6
 	mark.Handed = mark.Handed || handed && !counts
 	if counts {
 		e.message.Due = s.Number
-		mark.Refusals++
+		mark.Refusals = refusals
 		mark.Try = message.Try{At: now, Consumer: l.Consumer, How: how[:min(len(how), message.TryMost)]}
 		mark.Uncertain = uncertain // a later due time would lie beyond the doubt
 	}

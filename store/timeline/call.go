@@ -365,6 +365,8 @@ func translate(err error) error {
 			return scheduler.ErrTooManyPauses
 		case word == "OOM" || strings.Contains(text, "OOM command not allowed"):
 			return fmt.Errorf("%w: Redis is at maxmemory", scheduler.ErrFull)
+		case word == "MISCONF" && strings.Contains(text, "No space left on device"):
+			return fmt.Errorf("%w: redis: %s", scheduler.ErrDiskFull, text)
 		case slices.Contains(refusals, word):
 			return fmt.Errorf("%w: redis: %s", scheduler.ErrUnavailable, text)
 		}

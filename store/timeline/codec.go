@@ -68,6 +68,8 @@ const (
 	endUncertain = 1
 	endMeta      = 2
 	endWhole     = 4
+	endRefused   = 8 // behind the cause stands how many refusals the mark counted
+	refusedLen   = 4
 
 	// The first byte of every form is its number. A newer tarry may write numbers up to newestForm; any other unknown
 	// first byte is damage.
@@ -250,6 +252,11 @@ func packEnded(e *scheduler.End, now message.Milli, version uint32) ([]byte, err
 		flags |= endUncertain
 	}
 	cause := packCause(e.Kind, e.Other, e.Reason, e.Uncertain)
+	if n := m.Mark.Refusals; n > 0 {
+		flags |= endRefused
+		cause = cmp.Or(cause[:min(len(cause), maxText-refusedLen)], "\x00\x00")
+		cause += string(binary.BigEndian.AppendUint32(nil, n))
+	}
 	b := make([]byte, 0, endFixedLen+1+len(cause)+96)
 	b = append(b, endedVersion, byte(e.State), flags)
 	b = binary.BigEndian.AppendUint64(b, uint64(now))
@@ -280,9 +287,9 @@ func packCause(kind message.Kind, other message.UID, reason string, uncertain bo
 	return packed[:min(len(packed), maxText)]
 }
 
-// cause reads a cause with its length byte.
-func (r *reader) cause(uncertain bool) (kind message.Kind, other message.UID, reason string) {
-	packed := r.text(int(r.byte()))
+// cause reads a cause with its length byte, which also counts what stands behind it.
+func (r *reader) cause(uncertain bool, behind int) (kind message.Kind, other message.UID, reason string) {
+	packed := r.text(int(r.byte()) - behind)
 	if packed == "" {
 		return message.KindPlain, "", ""
 	}
@@ -321,7 +328,12 @@ func unpackInfo(uid message.UID, s string, claimed bool, mark string) (message.I
 	info := message.Info{State: state, EndedAt: message.Milli(r.uint64())}
 	due := message.Milli(r.uint64())
 	info.Version = uint64(r.uint32())
-	info.Kind, info.Other, info.Reason = r.cause(flags&endUncertain != 0)
+	behind := 0
+	if flags&endRefused != 0 {
+		behind = refusedLen
+	}
+	info.Kind, info.Other, info.Reason = r.cause(flags&endUncertain != 0, behind)
+	refusals := uint32(r.number(behind))
 	if r.bad || !state.Ended() || info.Version == 0 {
 		return message.Info{}, fmt.Errorf("%w: end of %s: version %d, state %d",
 			scheduler.ErrUnreadable, uid, version, state)
@@ -334,8 +346,7 @@ func unpackInfo(uid message.UID, s string, claimed bool, mark string) (message.I
 		}
 		info.Message = *m
 	}
-	info.Mark.Uncertain = flags&endUncertain != 0
-	info.Mark.Changes = uint32(info.Version) - 1
+	info.Mark = message.Mark{Uncertain: flags&endUncertain != 0, Refusals: refusals, Changes: uint32(info.Version) - 1}
 	return info, nil
 }
 

@@ -94,7 +94,7 @@ func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
 	} {
 		packed := packCause(c.kind, c.other, c.reason, c.uncertain)
 		r := reader{s: string([]byte{byte(len(packed))}) + packed}
-		kind, name, reason := r.cause(c.uncertain)
+		kind, name, reason := r.cause(c.uncertain, 0)
 		if r.bad || kind != c.kind || name != c.other || reason != c.reason || len(packed) != c.size {
 			t.Errorf("%+v comes back as %s of %q, %q in %d bytes", c, kind, name, reason, len(packed))
 		}
@@ -104,7 +104,7 @@ func TestPackCause_KeepsKindOtherAndReasonApart(t *testing.T) {
 		"\x08\x12t-0123456789abcdef", "\x00\x12t-0123456789abcdef",
 	} {
 		r := reader{s: string([]byte{byte(len(bad))}) + bad}
-		if r.cause(false); !r.bad {
+		if r.cause(false, 0); !r.bad {
 			t.Errorf("%q is read as a cause", bad)
 		}
 	}

@@ -173,7 +173,7 @@ func readBlob(s string) (changes []record.Change, err error) {
 		c.Claimed = message.Milli(r.varint64())
 		c.Sequence = r.uvarint64()
 		c.Stream = r.text(int(r.byte()))
-		c.Kind, c.Other, c.Reason = r.cause(c.Uncertain)
+		c.Kind, c.Other, c.Reason = r.cause(c.Uncertain, 0)
 		if !message.IsUID(string(c.UID)) {
 			r.bad = true
 		}
@@ -315,7 +315,7 @@ func readAmended(uid message.UID, s string) (record.Change, error) {
 	r := reader{s: s, at: 1}
 	due := message.Milli(r.uint64())
 	mark, err := unpackMark(r.text(int(r.byte())))
-	kind, other, reason := r.cause(mark.Uncertain)
+	kind, other, reason := r.cause(mark.Uncertain, 0)
 	if r.bad || err != nil {
 		return record.Change{}, fmt.Errorf("%w: amend of %s", scheduler.ErrUnreadable, uid)
 	}
@@ -351,7 +351,7 @@ func readRejected(uid message.UID, s string) (record.Change, error) {
 // endedAs returns the change that the record of an ended message holds.
 func endedAs(i *message.Info) record.Change {
 	return record.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain,
-		Kind: i.Kind, Other: i.Other, Reason: i.Reason}
+		Refusals: i.Mark.Refusals, Kind: i.Kind, Other: i.Other, Reason: i.Reason}
 }
 
 // only returns the changes of the given messages.

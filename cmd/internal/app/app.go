@@ -265,7 +265,8 @@ func (a *App) wireHTTP() (err error) {
 		return err
 	}
 	a.api, err = api.New(api.Config{
-		Service: a.instance, Topics: a.topics, Cluster: a.cluster, Ready: a.health.checks, Clocks: a.health.clocksErr,
+		Service: a.instance, Topics: a.topics, Webhooks: a.webhooks.View, Cluster: a.cluster, Ready: a.health.checks,
+		Clocks:    a.health.clocksErr,
 		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens), SeedsToken: a.cfg.Seeds.Token,
 		TLS: secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
@@ -361,7 +362,6 @@ func (a *App) Run(ctx context.Context) (err error) {
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
 	start("health of the journal", a.health.runJournal)
-	start("roster", a.roster.run)
 	start("nats", a.watchNATS)
 	start("buckets", a.watchBuckets)
 	stopJournal := a.keepJournal(ctx)
@@ -388,7 +388,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 		if a.same.admit(edgeCtx, a.cluster) != nil {
 			return nil
 		}
-		start("same store", func(ctx context.Context) error { return a.same.run(ctx, a.cluster) })
+		start("roster", a.roster.run)
 		a.gate.open.Store(true)
 		working, workCtx := errgroup.WithContext(edgeCtx)
 		working.Go(func() error { return a.intake.Run(workCtx) })
@@ -407,8 +407,27 @@ func (a *App) Run(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	a.sayLost(context.WithoutCancel(ctx))
 	a.log.Info().Msg("stopped")
 	return nil
+}
+
+// sayLost says how many messages end with a process that keeps nothing.
+func (a *App) sayLost(ctx context.Context) {
+	if !a.cfg.InMemory() || a.cfg.Data != "" {
+		return
+	}
+	totals, _ := a.store.Totals(ctx, a.clock.Milli()) // memory answers
+	n := 0
+	for _, t := range totals {
+		n += t.InFlight + t.Dead
+		for _, w := range t.Waiting {
+			n += w.Count
+		}
+	}
+	if n > 0 {
+		a.log.Warn().Int("messages", n).Msg("what waited ends with this process: --data DIR keeps it")
+	}
 }
 
 // watchBuckets ends the instance when tarry rebucket has changed the number of buckets without it.

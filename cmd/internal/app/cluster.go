@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/tarry-mq/tarry/bridge/answer"
@@ -35,39 +36,53 @@ type cluster struct {
 	ask func(ctx context.Context, instance, reason string) error
 }
 
-// Cluster returns the instances and their roles.
-func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
-	leader, led, err := c.race.Leader(ctx)
+// view is what one look at the election shows.
+type view struct {
+	led     bool
+	leader  election.Leader // if led
+	leads   election.Member // likewise; the zero Member if it is not registered
+	members []election.Member
+}
+
+// look asks the election.
+func (c *cluster) look(ctx context.Context) (v view, err error) {
+	if v.leader, v.led, err = c.race.Leader(ctx); err == nil {
+		v.members, err = c.node.Members(ctx)
+	}
 	if err != nil {
-		return wire.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+		return view{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
-	members, err := c.node.Members(ctx)
-	if err != nil {
-		return wire.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
-	}
-	info := wire.Cluster{Term: leader.Term}
-	if led {
-		info.Leader = &wire.Leader{Instance: leader.Instance, Address: leader.Address,
-			Since: wire.FormatTime(leader.Since.UnixMilli())}
-	}
-	var leads election.Member
-	for _, m := range members {
-		if led && m.Instance == leader.Instance {
-			leads = m
+	for _, m := range v.members {
+		if v.led && m.Instance == v.leader.Instance {
+			v.leads = m
 		}
 	}
-	for _, m := range members {
+	return v, nil
+}
+
+// Cluster returns the instances and their roles.
+func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
+	v, err := c.look(ctx)
+	if err != nil {
+		return wire.Cluster{}, err
+	}
+	info := wire.Cluster{Term: v.leader.Term}
+	if v.led {
+		info.Leader = &wire.Leader{Instance: v.leader.Instance, Address: v.leader.Address,
+			Since: wire.FormatTime(v.leader.Since.UnixMilli())}
+	}
+	for _, m := range v.members {
 		role := wire.RoleStandby
-		if led && m.Instance == leader.Instance {
+		if v.led && m.Instance == v.leader.Instance {
 			role = wire.RoleLeader
 		}
 		info.Instances = append(info.Instances,
 			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
 				Ready: !m.Unready && (m.Settings != "" || m.Healthy), // an older instance says only whether it could lead
 				Lacks: words(m.Lacks), CanLead: m.Healthy,
-				Differs:    config.Differing(m.Settings, leads.Settings),
+				Differs:    config.Differing(m.Settings, v.leads.Settings),
 				Restored:   m.Restored,
-				OtherStore: leads.Store != "" && m.Store != "" && m.Store != leads.Store,
+				OtherStore: v.leads.Store != "" && m.Store != "" && m.Store != v.leads.Store,
 				Linked:     m.Linked && role == wire.RoleStandby})
 	}
 	gone, err := c.node.Gone(ctx)
@@ -132,23 +147,16 @@ func (c *cluster) resignHere(ctx context.Context, reason string) error {
 
 // replaceable returns the leader, if another instance could take over.
 func (c *cluster) replaceable(ctx context.Context) (leader string, err error) {
-	members, err := c.node.Members(ctx)
-	if err != nil {
-		return "", fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
-	}
-	who, led, err := c.race.Leader(ctx)
+	v, err := c.look(ctx)
 	switch {
 	case err != nil:
-		return "", fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
-	case !led:
+		return "", err
+	case !v.led:
 		return "", answer.ErrNoLeader
-	}
-	other := false
-	for _, m := range members {
-		other = other || (m.Healthy && m.Instance != who.Instance)
-	}
-	if !other {
+	case !slices.ContainsFunc(v.members, func(m election.Member) bool {
+		return m.Healthy && m.Instance != v.leader.Instance
+	}):
 		return "", answer.ErrNoStandby
 	}
-	return who.Instance, nil
+	return v.leader.Instance, nil
 }

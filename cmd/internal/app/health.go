@@ -1,7 +1,6 @@
 package app
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -177,7 +176,7 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 	}
 	h.a.silence.note(silent)
 	if seen.err == nil {
-		seen.err = cmp.Or(h.a.writer.Ready(), h.a.writer.Full())
+		seen.err = h.a.writer.Ready()
 	}
 	return seen
 }

@@ -28,6 +28,8 @@ import (
 
 const (
 	natsStart = 10 * time.Second
+	// temporary begins the name of a directory that ends with its process.
+	temporary = "tarry-dev-"
 	// The names in the directory.
 	lockFile      = "lock"
 	jetStreamFile = "jetstream"
@@ -38,7 +40,8 @@ const (
 // settings it creates a temporary one.
 func (o *opened) openData(context.Context) (err error) {
 	if o.data = o.cfg.Data; o.data == "" {
-		if o.data, err = os.MkdirTemp("", "tarry-dev-"); err != nil {
+		removeLeft()
+		if o.data, err = os.MkdirTemp("", temporary); err != nil {
 			return fmt.Errorf("make a temporary data directory: %w", err)
 		}
 		o.onStop("the temporary data directory", func() error { return os.RemoveAll(o.data) })
@@ -51,6 +54,24 @@ func (o *opened) openData(context.Context) (err error) {
 		return o.lockJournal(dsn)
 	}
 	return nil
+}
+
+// removeLeft removes the temporary directories of processes that were killed: nobody holds their lock.
+func removeLeft() {
+	left, _ := filepath.Glob(filepath.Join(os.TempDir(), temporary+"*"))
+	for _, dir := range left {
+		root, err := os.OpenRoot(dir) // a link to elsewhere is not followed
+		if err != nil {
+			continue // another user's
+		}
+		if f, err := root.OpenFile(lockFile, os.O_RDWR, 0); err == nil {
+			if release, err := election.LockOpen(f); err == nil {
+				_ = os.RemoveAll(dir) // what cannot be removed stays
+				release()
+			}
+		}
+		_ = root.Close()
+	}
 }
 
 // lockData makes the directory and keeps every other process out of it.

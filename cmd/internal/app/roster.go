@@ -16,8 +16,8 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// rosterLook is how often an instance looks at the others.
-const rosterLook = 5 * time.Second
+// rosterPause is the time between two looks at the other instances.
+const rosterPause = 2 * time.Second
 
 // roster is what an instance knows of the others and of the settings that it should share with them. The checks and
 // what it announces ask it, from memory.
@@ -43,42 +43,36 @@ func (r *roster) reloaded(next config.Serve, refused error) {
 	}
 }
 
-// run looks at the other instances until ctx ends.
+// run looks at the other instances until ctx ends. The leader renews its store's name after a loss and registers the
+// new name a moment later, so another store counts only once it has lasted.
 func (r *roster) run(ctx context.Context) error {
-	tick := time.Tick(rosterLook)
-	for {
-		call, cancel := context.WithTimeout(ctx, rosterLook)
-		if seen, err := r.a.cluster.Cluster(call); err == nil { // else the election's own check says so
-			r.look(seen)
-		}
-		cancel()
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-tick:
+	for scheduler.Sleep(ctx, rosterPause) == nil {
+		v, _ := r.a.same.look(ctx, r.a.cluster, r.a.cfg.ZooKeeper.Session+rosterPause)
+		if len(v.members) > 0 { // else the election's own check says so
+			r.compare(ctx, v)
 		}
 	}
+	return nil
 }
 
-// look compares what there is with what there should be, and logs what has changed.
-func (r *roster) look(seen wire.Cluster) {
+// compare compares what there is with what there should be, and logs what has changed.
+func (r *roster) compare(ctx context.Context, v view) {
+	var differs, few error
+	for _, m := range v.members {
+		if names := config.Differing(m.Settings, v.leads.Settings); m.Instance == r.a.cfg.Instance && len(names) > 0 {
+			differs = fmt.Errorf("not as at %s, which leads: %s", v.leader.Instance, strings.Join(names, ", "))
+		}
+	}
+	if want := r.a.cfg.Cluster.Instances; len(v.members) < want {
+		say := []string{fmt.Sprintf("%d of %d are registered", len(v.members), want)}
+		gone, _ := r.a.node.Gone(ctx) // without it the count stands alone
+		for _, g := range gone {
+			say = append(say, g.Instance+" was last seen at "+wire.FormatTime(g.Seen.UnixMilli()))
+		}
+		few = errors.New(strings.Join(say, "; "))
+	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	var differs, few error
-	live, gone := 0, []string(nil)
-	for i := range seen.Instances {
-		switch one := &seen.Instances[i]; {
-		case one.Role == wire.RoleGone:
-			gone = append(gone, one.Instance+" was last seen at "+one.Seen)
-			continue
-		case one.Instance == r.a.cfg.Instance && len(one.Differs) > 0:
-			differs = fmt.Errorf("not as at %s, which leads: %s", seen.Leader.Instance, strings.Join(one.Differs, ", "))
-		}
-		live++
-	}
-	if want := r.a.cfg.Cluster.Instances; live < want {
-		few = errors.New(strings.Join(append([]string{fmt.Sprintf("%d of %d are registered", live, want)}, gone...), "; "))
-	}
 	r.note("settings differ from the leader's", r.differs, differs)
 	r.note("instances are missing", r.few, few)
 	r.differs, r.few = differs, few

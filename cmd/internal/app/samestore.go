@@ -2,11 +2,12 @@ package app
 
 import (
 	"context"
-	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -27,11 +28,7 @@ type sameStore struct {
 	last  time.Time // when it was seen last
 }
 
-const (
-	// sameStorePause is the time between two looks.
-	sameStorePause = 2 * time.Second
-	admitPatience  = 4 * time.Second
-)
+const admitPatience = 4 * time.Second
 
 // errOtherStore is the answer of an instance that has another store than the leader. It names no addresses: callers
 // that may push need not know them.
@@ -50,11 +47,8 @@ func (s *sameStore) name() string {
 // has been accepted yet that a wrong verdict could harm. An unreachable election delays a start by at most
 // admitPatience.
 func (s *sameStore) admit(ctx context.Context, c *cluster) error {
-	if s.identity == nil {
-		return nil
-	}
 	for began := time.Now(); ; {
-		known := s.look(ctx, c, 0)
+		_, known := s.look(ctx, c, 0)
 		if !s.other.Load() && (known || time.Since(began) > admitPatience) {
 			return nil
 		}
@@ -64,90 +58,57 @@ func (s *sameStore) admit(ctx context.Context, c *cluster) error {
 	}
 }
 
-// run looks repeatedly until ctx ends. The leader renews its store's name after a loss and registers the new name a
-// moment later, so a difference counts only once it has lasted.
-func (s *sameStore) run(ctx context.Context, c *cluster) error {
-	if s.identity == nil {
-		return nil
-	}
-	for scheduler.Sleep(ctx, sameStorePause) == nil {
-		s.look(ctx, c, s.cfg.ZooKeeper.Session+sameStorePause)
-	}
-	return nil
-}
-
 // look compares the two names once. It reports whether the result is known: it has both names, or there is no leader. A
-// difference counts once it has lasted for patience.
-func (s *sameStore) look(ctx context.Context, c *cluster, patience time.Duration) (known bool) {
+// difference counts once it has lasted for patience. It returns what it has seen of the election, empty if that does
+// not answer.
+func (s *sameStore) look(ctx context.Context, c *cluster, patience time.Duration) (v view, known bool) {
 	ctx, cancel := context.WithTimeout(ctx, maxCall)
 	defer cancel()
-	mine, err := s.identity(ctx)
-	if err != nil || mine == "" {
-		return false
+	v, err := c.look(ctx)
+	if s.identity == nil { // on one machine there is one store
+		return v, true
+	}
+	mine, unknown := s.identity(ctx)
+	if unknown != nil || mine == "" {
+		return v, false
 	}
 	s.seen.Store(&mine)
-	theirs, leader, err := s.leaders(ctx, c, mine)
-	alive := s.last.Sub(s.since) >= s.cfg.ZooKeeper.Session+sameStorePause // the leader that had another store
-	if err == nil && leader == "" && s.other.Load() && !alive && s.alone(ctx, c, mine) {
+	alive := s.last.Sub(s.since) >= s.cfg.ZooKeeper.Session+rosterPause // the leader that had another store
+	if err == nil && !v.led && s.other.Load() && !alive && s.alone(v, mine) {
 		s.since = time.Time{}
 		s.other.Store(false)
 		s.log.Info().Msg("nobody leads and no other instance has another store: this one counts")
 	}
+	theirs := v.leads.Store
+	if v.led && v.leader.Instance == s.cfg.Instance {
+		theirs = mine
+	}
 	if err != nil || theirs == "" {
-		return err == nil && leader == ""
+		return v, err == nil && !v.led
 	}
 	was := s.other.Load()
 	if mine == theirs {
 		s.since = time.Time{}
 		if s.other.Store(false); was {
-			s.log.Info().Str("leader", leader).Msg("the store is the leader's again")
+			s.log.Info().Str("leader", v.leader.Instance).Msg("the store is the leader's again")
 		}
-		return true
+		return v, true
 	}
 	if s.last = time.Now(); s.since.IsZero() {
 		s.since = s.last
 	}
 	if !was && s.last.Sub(s.since) >= patience {
 		s.other.Store(true)
-		s.log.Error().Str("leader", leader).
+		s.log.Error().Str("leader", v.leader.Instance).
 			Msg("the store is not the leader's: nothing is taken here; compare redis.addrs, redis.master and redis.db")
 	}
-	return true
+	return v, true
 }
 
 // alone reports whether every other instance has registered the name of this store. An instance that has not registered
 // a name yet may have the leader's store, so it counts as different.
-func (s *sameStore) alone(ctx context.Context, c *cluster, mine string) bool {
-	members, err := c.node.Members(ctx)
-	if err != nil {
-		return false
-	}
-	for _, m := range members {
-		if m.Instance != s.cfg.Instance && m.Store != mine {
-			return false
-		}
-	}
-	return true
-}
-
-// leaders returns the name of the leader's store, empty if unknown, and the leader, empty if there is none. mine is
-// this instance's store name, for the case that it leads.
-func (s *sameStore) leaders(ctx context.Context, c *cluster, mine string) (store, leader string, err error) {
-	l, led, err := c.race.Leader(ctx)
-	if err != nil || !led {
-		return "", "", err
-	}
-	if l.Instance == s.cfg.Instance {
-		return mine, l.Instance, nil
-	}
-	members, err := c.node.Members(ctx)
-	if err != nil {
-		return "", "", err
-	}
-	for _, m := range members {
-		if m.Instance == l.Instance {
-			return m.Store, l.Instance, nil
-		}
-	}
-	return "", "", errors.New("the leader is not registered")
+func (s *sameStore) alone(v view, mine string) bool {
+	return !slices.ContainsFunc(v.members, func(m election.Member) bool {
+		return m.Instance != s.cfg.Instance && m.Store != mine
+	})
 }

@@ -25,8 +25,6 @@ func (b *ballot) Leader(context.Context) (election.Leader, bool, error) {
 
 func (b *ballot) Members(context.Context) ([]election.Member, error) { return b.members, b.err }
 
-func (b *ballot) Gone(context.Context) ([]election.Gone, error) { return nil, nil }
-
 // The leader's store was emptied, and the leader died before anything said so: the name that it registered stands
 // nowhere any more. Whoever is left goes on, unless another instance has a store to differ from.
 func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
@@ -48,7 +46,7 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 			ballot{members: []election.Member{member("b", "")}}, true, true},
 		{"with one that has another store",
 			ballot{members: []election.Member{member("a", "new"), member("b", "old")}}, true, true},
-		{"with nobody knows whom", ballot{err: errors.New("away")}, true, true},
+		{"with nobody knows whom", ballot{err: errors.New("away")}, true, false},
 		{"under a leader with another store",
 			ballot{leader: "b", members: []election.Member{member("b", "old")}}, true, true},
 		{"under a leader with the same store",
@@ -60,7 +58,7 @@ func TestSameStore_AloneGoesOnWithAStoreThatWasEmptied(t *testing.T) {
 		a.identity = func(context.Context) (string, error) { return "new", nil }
 		s := &sameStore{opened: a}
 		s.other.Store(true) // as the leader's registration had it until it died
-		if known := s.look(t.Context(), &cluster{node: &c.ballot, race: &c.ballot}, 0); known != c.known ||
+		if _, known := s.look(t.Context(), &cluster{node: &c.ballot, race: &c.ballot}, 0); known != c.known ||
 			s.other.Load() != c.other {
 			t.Errorf("%s: known %t, another's %t", c.what, known, s.other.Load())
 		}
@@ -108,7 +106,7 @@ func TestSameStore_WithoutALeaderTheLastVerdictStands(t *testing.T) {
 	a := &opened{}
 	a.cfg.Instance, a.identity = "a", func(context.Context) (string, error) { return "new", nil }
 	s := &sameStore{opened: a}
-	if known := s.look(t.Context(), &cluster{node: b, race: b}, 0); !known || s.other.Load() {
+	if _, known := s.look(t.Context(), &cluster{node: b, race: b}, 0); !known || s.other.Load() {
 		t.Errorf("known %t, another's %t", known, s.other.Load())
 	}
 }

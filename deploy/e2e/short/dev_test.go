@@ -88,12 +88,35 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 		}
 	}
 
+	if out, code := d.Cli(t, "push", "orders.remind", "--delay", "1h"); code != 0 {
+		t.Errorf("push: %d %s", code, out)
+	}
 	begun = time.Now()
 	d.Signal(syscall.SIGINT)
 	if code := d.Wait(10 * time.Second); code != 0 {
 		t.Errorf("Ctrl-C: it ended with %d", code)
 	}
 	t.Logf("Ctrl-C took %s", time.Since(begun).Round(time.Millisecond))
+	if log := d.Log(); !strings.Contains(log, `"messages":1,`) || !strings.Contains(log, "--data DIR keeps it") {
+		t.Errorf("it does not say what was lost: %s", log)
+	}
+}
+
+// What a killed one left behind in the folder for temporary files, the next one removes.
+func TestDevRemovesWhatAKilledOneLeft(t *testing.T) {
+	t.Parallel()
+	d := site.StartDev(t, "killed")
+	d.Ready(t)
+	_, dir, _ := strings.Cut(d.Log(), "files in ")
+	dir, _, _ = strings.Cut(dir, " ")
+	if _, err := os.Stat(dir); err != nil {
+		t.Fatal(err)
+	}
+	d.Kill()
+	site.StartDev(t, "next").Ready(t)
+	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("%s is left: %v", dir, err)
+	}
 }
 
 // SIGHUP takes over the tokens, and what is refused leaves the old ones.

@@ -128,7 +128,8 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	if a["state"] != "dead" || attempt != 3 {
 		t.Errorf("after attempt %v: %v", attempt, a)
 	}
-	if out, _ := d.Cli(t, "get", "tried"); !strings.Contains(out, "sent back after 2 retries: still closed\n") {
+	if out, _ := d.Cli(t, "get", "tried"); !strings.Contains(out, "sent back after 2 retries: still closed\n") ||
+		!strings.Contains(out, "attempt   3\n") {
 		t.Errorf("get says %s", out)
 	}
 	call(http.MethodPost, "/v1/dead/requeue", fields{"id": "tried"}, http.StatusOK)
@@ -145,8 +146,20 @@ func TestConsumersPullWhatIsDue(t *testing.T) {
 	}
 
 	push("acked", nil)
+	one("acked", fields{"lease": "100ms"})
 	receipt, _ = one("acked", nil)
 	call(http.MethodPost, "/v1/leases/"+receipt+"/ack", nil, http.StatusOK)
+	push("gone", nil)
+	receipt, _ = one("gone", nil)
+	call(http.MethodPost, "/v1/leases/"+receipt+"/nack", fields{"delay": "1h"}, http.StatusOK)
+	if a := call(http.MethodDelete, "/v1/messages/gone", nil, http.StatusOK); a["attempt"] != 1.0 {
+		t.Errorf("what a consumer had once is canceled as %v", a)
+	}
+	for id, attempt := range map[string]any{"acked": 2.0, "gone": 1.0} {
+		if a := call(http.MethodGet, "/v1/messages/"+id, nil, http.StatusOK); a["attempt"] != attempt {
+			t.Errorf("ended, it is %v", a)
+		}
+	}
 	push("leased", nil)
 	one("leased", nil)
 	push("ready", nil)

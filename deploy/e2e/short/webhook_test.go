@@ -10,6 +10,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync"
 	"syscall"
@@ -206,9 +207,13 @@ func TestWebhooksPostWhatIsDue(t *testing.T) {
 	push("gone", nil)
 	becomes("gone", "dead", "the target answered 410")
 	push("moved", nil)
-	becomes("moved", "dead", "the target answered 307 after 3 retries")
+	becomes("moved", "dead", "the target answered 307 (redirects are not followed) after 3 retries")
 	push("itself", fields{"topic": "self", "retry": "none"})
 	becomes("itself", "dead", "is this instance's own")
+	view, _ := d.Cli(t, "topics")
+	if !regexp.MustCompile(`self +http://\S+ +2\S+ \(.*\) +2\S+ \(.*\) +.* is this instance's own`).MatchString(view) {
+		t.Errorf("topics shows %s", view)
+	}
 	push("later", nil)
 	if all := h.await("later", 2); all[1].at.Sub(all[0].at) < time.Second {
 		t.Errorf("tried again after %s, and Retry-After was 1 s", all[1].at.Sub(all[0].at))

@@ -225,7 +225,8 @@ local function merge(uid, packed, early, mode, wait, into, entries)
     over[#over + 1] = {old, mark, into}
     marks[into] = nil
     tally(topic(old), -1)
-    known[into] = ending(STATE_CANCELED, old, tonumber(now), false, because(KIND_GAVE_WAY, ''), 2 + changes(mark))
+    known[into] = ending(STATE_CANCELED, old, tonumber(now), false, because(KIND_GAVE_WAY, ''), 2 + changes(mark),
+      refusals)
     push(set, into, known[into])
     push(log, into, known[into])
     gone[#gone + 1] = into

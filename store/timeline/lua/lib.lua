@@ -298,15 +298,26 @@ local function other(record)
   return string.sub(record, 27, 26 + string.byte(record, 26))
 end
 
+-- refused returns the refusals that the record of an end counts.
+local function refused(record)
+  if bit.band(string.byte(record, 3), 8) == 0 then return 0 end
+  return (struct.unpack('>I4', record, 21 + string.byte(record, 24)))
+end
+
 -- ending returns the record for the end of a packed message, live or dead, in the state to. unsure is whether the
--- message may have been delivered, and n its version. around returns what stands in it around the message's own parts:
--- those who end many alike make it once.
-local function around(to, now, unsure, cause, n)
+-- message may have been delivered, n its version, and refusals what its mark counts, nil for none. around returns what
+-- stands in it around the message's own parts: those who end many alike make it once. Refusals stand behind the cause,
+-- within its length, where a tarry that does not know them takes them for text.
+local function around(to, now, unsure, cause, n, refusals)
   local flags = (kept(to) and 4 or 2) + (unsure and 1 or 0)
+  if tonumber(refusals or 0) > 0 then
+    flags = flags + 8
+    cause = (cause == '' and because(KIND_PLAIN, '') or string.sub(cause, 1, 251)) .. struct.pack('>I4', refusals)
+  end
   return struct.pack('>BBBi8', FORM_END, to, flags, now), struct.pack('>I4B', n, #cause) .. cause
 end
-local function ending(to, packed, now, unsure, cause, n)
-  local start, middle = around(to, now, unsure, cause, n)
+local function ending(to, packed, now, unsure, cause, n, refusals)
+  local start, middle = around(to, now, unsure, cause, n, refusals)
   return start .. string.sub(packed, 4, 11) .. middle .. (kept(to) and packed or remains(packed))
 end
 
@@ -401,7 +412,8 @@ end
 -- log.
 local function close(uid, packed, mark, now, cause, log)
   local unsure = uncertain(effective(mark, packed))
-  local record = ending(STATE_CANCELED, packed, tonumber(now), unsure, cause, 2 + changes(mark))
+  local record = ending(STATE_CANCELED, packed, tonumber(now), unsure, cause, 2 + changes(mark),
+    (numbers(mark)))
   redis.call('HSET', MSG, uid, record)
   remember_end(now, uid)
   push(log, uid, record)
@@ -623,7 +635,7 @@ local function comeback(uid, packed, unsure, mark, now, log, why)
   if later == 'd' or string.sub(later, 1, 1) == 'r' then
     redis.call('HDEL', NEXT, uid)
     redis.call('HDEL', MARK, uid)
-    close(uid, packed, (unsure and '1:0:' or '0:0:') .. string.format('%.0f', changes(mark)) .. ':', now,
+    close(uid, packed, (unsure and '1:' or '0:') .. table.concat({numbers(mark)}, ':') .. ':', now,
       why or because(KIND_GAVE_WAY, ''), log)
     tally(topic(packed), -1)
     return true

@@ -11,7 +11,8 @@ for i = 2, #ARGV do
   local ended = old and sound(old) and not live(old)
   if ended and may(state(old), STATE_CANCELED, KIND_PURGED) then
     local packed = content(old)
-    local record = ending(STATE_CANCELED, packed, ARGV[1], doubtful(old), because(KIND_PURGED, ''), version(old) + 1)
+    local record = ending(STATE_CANCELED, packed, ARGV[1], doubtful(old), because(KIND_PURGED, ''), version(old) + 1,
+      refused(old))
     redis.call('ZREM', DEAD, uid)
     redis.call('HSET', MSG, uid, record)
     tally(topic(packed), 0, -1)

@@ -52,7 +52,7 @@ local full = overfull(limit)
 if full then return full end
 local doubt_of_old = not live(old) and doubtful(old)
 local record = ending(STATE_CANCELED, was, tonumber(now), doubt_of_old, because(KIND_REQUEUED, new),
-  version(old, stood) + 1)
+  version(old, stood) + 1, live(old) and numbers(stood) or refused(old))
 local mark = doubt_of_old and '1:0:0:' or ''
 redis.call('ZREM', DEAD, uid)
 -- As in amend.lua: a retry is not asked for.

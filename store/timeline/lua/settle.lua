@@ -38,11 +38,12 @@ end
 local function cause(kind, reason, consumer)
   if consumer ~= '' then reason = 'consumer ' .. consumer .. (reason ~= '' and ': ' .. reason or '') end
   if kind == KIND_PLAIN and reason == '' then return '' end
-  return string.sub(because(kind, '') .. reason, 1, 255)
+  return string.sub(because(kind, '') .. reason, 1, 251) -- lib.lua's around may need the rest
 end
 
--- attempt_of returns the attempt of a message that is leased.
-local function attempt_of(packed, mark) return struct.unpack('>I4', packed, 14) + tonumber((numbers(mark))) end
+-- vain returns how many leases a mark says ended in vain. attempt_of returns the attempt of a message that is leased.
+local function vain(mark) return tonumber((numbers(mark))) end
+local function attempt_of(packed, mark) return struct.unpack('>I4', packed, 14) + vain(mark) end
 
 -- discarded returns the cause with which a message ends when it would wait again, if somebody discarded it.
 local function discarded(uid, consumer)
@@ -50,9 +51,10 @@ local function discarded(uid, consumer)
   return cause(KIND_PLAIN, 'deleted while a consumer had it', consumer)
 end
 
--- finish ends a message that is in no order. It returns the record.
-local function finish(uid, packed, mark, to, why, from, attempt)
-  local record = ending(to, packed, now, uncertain(mark), why, 2 + changes(mark))
+-- finish ends a message that is in no order. refusals is how many of its leases ended in vain, the last included. It
+-- returns the record.
+local function finish(uid, packed, mark, refusals, to, why, from, attempt)
+  local record = ending(to, packed, now, uncertain(mark), why, 2 + changes(mark), refusals)
   redis.call('HDEL', MARK, uid)
   if nexts then redis.call('HDEL', NEXT, uid) end
   redis.call('HSET', MSG, uid, record)
@@ -63,15 +65,15 @@ local function finish(uid, packed, mark, to, why, from, attempt)
     gone[#gone + 1] = uid
     tally(topic(packed), -1)
   end
-  change(uid, from, attempt, numbers(mark), record)
+  change(uid, from, attempt, refusals, record)
   return record
 end
 
 -- expire ends a message past its time to live.
-local function expire(uid, packed, mark, tried, from, attempt)
+local function expire(uid, packed, mark, refusals, from, attempt)
   local why = because(KIND_TRIED, '')
-  if not tried then why = because(KIND_PLAIN, '') .. 'its time to live was over' end
-  return finish(uid, packed, mark, STATE_EXPIRED, why, from, attempt)
+  if refusals == 0 then why = because(KIND_PLAIN, '') .. 'its time to live was over' end
+  return finish(uid, packed, mark, refusals, STATE_EXPIRED, why, from, attempt)
 end
 
 -- deed returns what a call does, as the grant remembers it.
@@ -90,16 +92,17 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
   local from, expires, consumer = read(lease)
   local was, counts = redis.call('HGET', MARK, uid) or '', verb == 'n'
   local mark = effective(was, packed)
-  local refusals, attempt = numbers(mark), attempt_of(packed, mark)
+  local refusals, attempt = vain(mark) + (counts and 1 or 0), attempt_of(packed, mark)
   unlease(topic(packed), uid)
   remember(uid, lease, deed(verb == 'u' and 'r' or verb, only, kind))
   if expires > 0 and expires <= now then
     if serial(packed) then step_out(packed, uid, false) end
-    return expire(uid, packed, mark, counts or tonumber(refusals) > 0, from, attempt), ''
+    return expire(uid, packed, mark, refusals, from, attempt), ''
   end
   if nexts then
     local met, why = {}, discarded(uid, consumer) or cause(KIND_GAVE_WAY, 'replaced', consumer)
-    if comeback(uid, packed, uncertain(mark), was, ARGV[2], met, why) then
+    local stands = table.concat({0, refusals, changes(was), ''}, ':')
+    if comeback(uid, packed, uncertain(mark), stands, ARGV[2], met, why) then
       if serial(packed) then step_out(packed, uid, false) end
       change(uid, from, attempt, refusals, met[2])
       return met[2], ''
@@ -118,11 +121,10 @@ local function back(uid, packed, lease, verb, at, only, kind, reason)
     if counts then
       packed = string.sub(packed, 1, 3) .. struct.pack('>i8', at) .. string.sub(packed, 12)
       redis.call('HSET', MSG, uid, packed)
-      refusals = string.format('%.0f', tonumber(refusals) + 1)
     end
     local flags = (uncertain(mark) and 1 or 0) + (handed(mark) and 2 or 0)
     local try = counts and '\0' .. ARGV[2] .. '\0' .. consumer .. '\0' .. string.sub(reason, 1, 120) or last(mark)
-    mark = table.concat({flags, refusals, string.format('%.0f', changes(mark) + 1), try}, ':')
+    mark = table.concat({flags, refusals, changes(mark) + 1, try}, ':')
     redis.call('HSET', MARK, uid, mark)
     change(uid, from, attempt, '0', amended(packed, mark, cause(kind, reason, consumer), ''))
   end
@@ -157,14 +159,14 @@ end
 
 -- tell answers the item at hand with the message as it is now.
 local function tell(code, record, mark, held, till)
-  local stands, at, ended = STATE_NONE, 0, 0
+  local stands, at, ended, refusals = STATE_NONE, 0, 0, 0
   if record and live(record) then
-    stands, at = held and STATE_IN_FLIGHT or STATE_WAITING, due(record)
+    stands, at, refusals = held and STATE_IN_FLIGHT or STATE_WAITING, due(record), vain(mark)
   elseif record then
-    stands, ended = state(record), struct.unpack('>i8', record, 4)
+    stands, ended, refusals = state(record), struct.unpack('>i8', record, 4), refused(record)
   end
-  told[item] = string.format('%d %d %.0f %.0f %s %.0f %.0f', code, stands, at,
-    record and version(record, mark) or 0, numbers(mark), ended, tonumber(till or '0'))
+  told[item] = string.format('%d %d %.0f %.0f %.0f %.0f %.0f', code, stands, at,
+    record and version(record, mark) or 0, refusals, ended, tonumber(till or '0'))
 end
 
 -- spoil removes a message that is not there or cannot be read from where it waits or is leased.
@@ -193,12 +195,13 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     if ended or not expires or tonumber(expires) > now then return tell(0, record, mark, held) end
     mark = effective(mark, record)
     leave(record, mark, uid)
-    return tell(1, expire(uid, record, mark, numbers(mark) ~= '0', 0, 0), '')
+    return tell(1, expire(uid, record, mark, vain(mark), 0, 0), '')
   end
   if verb == 'a' and nonce == '' and not held and not ended and not only and tried(record, mark) then
     mark = effective(mark, record)
     leave(record, mark, uid)
-    return tell(1, finish(uid, record, mark, STATE_DELIVERED, cause(kind, reason, ''), 0, 0), '')
+    local refusals = math.max(vain(mark) - 1, 0) -- the last of its leases did not end in vain after all
+    return tell(1, finish(uid, record, mark, refusals, STATE_DELIVERED, cause(kind, reason, ''), 0, 0), '')
   end
   if not mine or ended or only and tonumber(till or '0') > now then
     local code = before(verb, uid, nonce, only, kind, ended and state(record) or STATE_WAITING) and 2 or 0
@@ -222,8 +225,10 @@ local function settle(verb, uid, on, nonce, at, only, kind, reason)
     unlease(on, uid)
     if verb == 'd' then remember(uid, lease, deed(verb, only, kind)) end
     if serial(record) then step_out(record, uid, false) end
-    return tell(1, finish(uid, record, mark, verb == 'a' and STATE_DELIVERED or no and STATE_CANCELED or STATE_DEAD,
-      no or cause(kind, reason, consumer), from, attempt_of(record, mark)), '')
+    local refusals = vain(mark) + (verb == 'd' and 1 or 0)
+    local to = verb == 'a' and STATE_DELIVERED or no and STATE_CANCELED or STATE_DEAD
+    return tell(1, finish(uid, record, mark, refusals, to, no or cause(kind, reason, consumer), from,
+      attempt_of(record, mark)), '')
   end
   return tell(1, back(uid, record, lease, verb, at, only, kind, reason))
 end
@@ -242,9 +247,9 @@ local function ack_all(uids, on, nonce, kind, reason)
       local mark = effective(marks and marks[i], record)
       if lease ~= last or mark ~= was then
         local from, _, consumer = read(lease)
-        last, was, since, n, tries = lease, mark, from, 2 + changes(mark), numbers(mark)
-        head, middle = around(STATE_DELIVERED, now, uncertain(mark), cause(kind, reason, consumer), n)
-        answer = table.concat({1, STATE_DELIVERED, 0, n, 0, ARGV[2], 0}, ' ')
+        last, was, since, n, tries = lease, mark, from, 2 + changes(mark), vain(mark)
+        head, middle = around(STATE_DELIVERED, now, uncertain(mark), cause(kind, reason, consumer), n, tries)
+        answer = table.concat({1, STATE_DELIVERED, 0, n, tries, ARGV[2], 0}, ' ')
       end
       local over = head .. string.sub(record, 4, 11) .. middle .. remains(record)
       push(ended, uid, over)
