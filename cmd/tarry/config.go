@@ -58,7 +58,10 @@ func applying(cfg config.Serve, topic string) string {
 		one.Retry = cfg.Retry
 	}
 	lines := one.Lines()
-	if one.Pattern == "" {
+	switch {
+	case len(cfg.Topics) == 0:
+		lines = append([]string{"# no topics are set here: --config names the file that sets them"}, lines...)
+	case one.Pattern == "":
 		lines = append([]string{"# no pattern of topics matches " + topic}, lines...)
 	}
 	return strings.Join(append(lines, "# what is not listed is at its default\n"), "\n")

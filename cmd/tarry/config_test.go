@@ -37,3 +37,19 @@ func TestConfig_ChecksAFileAndShowsWhatATopicGets(t *testing.T) {
 	tarry(t, "", nil, "config").want(t, exitDone, "check")
 	tarry(t, "", nil, "config", "chek").want(t, exitUsage, "check")
 }
+
+// Without a file of settings nothing can match, which is not the same as no match.
+func TestConfigTopic_SaysThatNoTopicsAreSet(t *testing.T) {
+	t.Parallel()
+	tarry(t, "", nil, "config", "topic", "orders.new").want(t, exitDone, "no topics are set here: --config names the file")
+}
+
+func TestTyped_IsWhatRunsTheProgram(t *testing.T) {
+	t.Parallel()
+	for program, want := range map[string]string{"tarry": "tarry", "/usr/bin/tarry": "tarry",
+		"/tmp/go-build1538970292/b001/exe/tarry": "go run ./cmd/tarry"} {
+		if got := typed(program); got != want {
+			t.Errorf("%s is typed as %q", program, got)
+		}
+	}
+}

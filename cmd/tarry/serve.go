@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/signal"
 	"runtime/debug"
+	"strings"
 	"syscall"
 
 	"github.com/rs/zerolog"
@@ -116,7 +117,7 @@ func onHangup(ctx context.Context, log zerolog.Logger, reload func() error) (sto
 
 // greet prints the addresses and some commands to try.
 func greet(w io.Writer, dev *app.App, token bool) {
-	server := "http://" + dev.Addr().String()
+	server, name := "http://"+dev.Addr().String(), typed(os.Args[0])
 	flags := ""
 	if server != "http://127.0.0.1:7070" {
 		flags += " --server " + server
@@ -135,10 +136,18 @@ func greet(w io.Writer, dev *app.App, token bool) {
 %[6]s
 
 Try, in another terminal:
-  tarry push demo.hello --delay 5s --body hello --id demo-1%[4]s
-  tarry get demo-1%[4]s
-  tarry cancel demo-1%[4]s
+  %[7]s push demo.hello --delay 5s --body hello --id demo-1%[4]s
+  %[7]s get demo-1%[4]s
+  %[7]s cancel demo-1%[4]s
 Messages that arrive on %[5]s are shown here; any NATS client can subscribe to them too. Press Ctrl-C to stop.
 
-`, server, dev.NATS(), data, flags, app.DemoSubjects, kept)
+`, server, dev.NATS(), data, flags, app.DemoSubjects, kept, name)
+}
+
+// typed returns what to type for this program: go run puts it on no path.
+func typed(program string) string {
+	if strings.Contains(program, "go-build") {
+		return "go run ./cmd/tarry"
+	}
+	return "tarry"
 }
