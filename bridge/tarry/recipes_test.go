@@ -262,7 +262,8 @@ func TestRecipes_Go(t *testing.T) {
 	d := startDev(t, "")
 	d.runProducer(t, 1, module(t, recipe(t, recipes, "### Go: a producer")), "./recipe")
 	d.runConsumer(t, module(t, recipe(t, recipes, "### Go: a consumer")), "./recipe")
-	start := module(t, recipe(t, "docs/start-go.md", "Save this as `main.go`, then `go mod tidy && go run .`:"))
+	start := module(t, recipe(t, "docs/start-go.md", "Save this as `main.go`, then `go mod tidy && go run .`. It prints "+
+		"`stored: order-17-…`, then `arrived: order 17`:"))
 	if said := d.start(t, start, "./recipe").end(t); !strings.HasSuffix(said, "\narrived: order 17\n") {
 		t.Errorf("the first program says %s", said)
 	}
