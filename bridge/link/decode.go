@@ -15,8 +15,13 @@ func Decode(msg *nats.Msg, subject, prefix string) (wire.Push, error) {
 	var refused *wire.Error
 	if errors.As(err, &refused) && refused.Word == wire.WordNoDelay && msg.Header == nil &&
 		msg.Size() > len(msg.Subject)+len(msg.Reply)+len(msg.Data) {
-		err = &wire.Error{Word: wire.WordHeader, Field: wire.FieldHeaders,
-			Detail: "cannot be read: each line needs a name, a colon and a value, and an empty line ends them"}
+		err = UnreadableHeaders()
 	}
 	return p, err
+}
+
+// UnreadableHeaders refuses a push whose header block is none.
+func UnreadableHeaders() error {
+	return &wire.Error{Word: wire.WordHeader, Field: wire.FieldHeaders,
+		Detail: "cannot be read: each line needs a name, a colon and a value, and an empty line ends them"}
 }

@@ -163,19 +163,32 @@ func (s *Service) push(req *nats.Msg) {
 		return
 	}
 	items, err := wire.DecodeBatch(data, s.cfg.Prefix)
-	if limit := int(s.nc.MaxPayload()) / resultSize; err == nil && len(items) > limit {
-		err = &wire.Error{Word: wire.WordTooLarge, Field: "messages",
-			Detail: fmt.Sprintf("are %d; with the server's max_payload the answer holds %d", len(items), limit)}
+	if err == nil {
+		err = s.fits(len(items))
 	}
 	if err != nil {
 		s.out.Put(s.problem(reply, size, answer.Problem(err)))
 		return
 	}
+	s.acceptAll(reply, size, items, func(int) string { return "" })
+}
+
+// fits refuses a batch of so many messages that their results would not fit in one answer.
+func (s *Service) fits(n int) error {
+	if limit := int(s.nc.MaxPayload()) / resultSize; n > limit {
+		return &wire.Error{Word: wire.WordTooLarge, Field: "messages",
+			Detail: fmt.Sprintf("are %d; with the server's max_payload the answer holds %d", n, limit)}
+	}
+	return nil
+}
+
+// acceptAll hands the pushes of a batch to the scheduler, each with its call, and answers once all have their outcomes.
+func (s *Service) acceptAll(reply string, size int, items []wire.PushItem, call func(i int) string) {
 	results := make([]wire.Result, len(items))
 	var left atomic.Int64
 	left.Store(int64(len(items)))
 	for i := range items {
-		s.accept(&items[i], "", func(r wire.Result) {
+		s.accept(&items[i], call(i), func(r wire.Result) {
 			results[i] = r
 			if left.Add(-1) == 0 {
 				s.out.Put(reaction{reply: reply,

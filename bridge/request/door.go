@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -81,20 +82,52 @@ func (d *door) serve(ctx context.Context) error {
 	}
 }
 
-// push hands a request to the scheduler.
+// push hands a request to the scheduler, or the many messages that it carries.
 func (d *door) push(req *nats.Msg) {
 	reply, size := req.Reply, len(req.Data)
 	if !d.room.Try(size) {
 		d.busy(reply)
 		return
 	}
+	if count := req.Header.Get(wire.HeaderBatch); count != "" {
+		d.pushMany(req, count)
+		return
+	}
+	item := d.decode(req)
+	d.accept(&item, callOf(req.Subject, req.Header), func(r wire.Result) { d.out.Put(d.result(reply, size, r)) })
+}
+
+// decode reads a push by tag from a request.
+func (d *door) decode(req *nats.Msg) wire.PushItem {
 	subject := wire.IntakeSubject(d.cfg.Prefix, req.Subject[len(d.prefix):])
 	item := wire.PushItem{Body: req.Data}
 	item.Push, item.Err = link.Decode(req, subject, d.cfg.Prefix)
 	if topic := link.WholeTopic(d.cfg.Topics, &item.Push, req.Header.Get(wire.HeaderSubject)); topic != "" {
 		item.Push.Topic = topic
 	}
-	d.accept(&item, callOf(req.Subject, req.Header), func(r wire.Result) { d.out.Put(d.result(reply, size, r)) })
+	return item
+}
+
+// pushMany does the same with each message of a batch, which has an outcome and a Nats-Msg-Id of its own.
+func (d *door) pushMany(req *nats.Msg, count string) {
+	parts, err := wire.DecodeBatchParts(count, req.Data)
+	if err == nil {
+		err = d.fits(len(parts))
+	}
+	if err != nil {
+		d.out.Put(d.problem(req.Reply, len(req.Data), answer.Problem(err)))
+		return
+	}
+	items, calls := make([]wire.PushItem, len(parts)), make([]string, len(parts))
+	for i, part := range parts {
+		one := &nats.Msg{Subject: req.Subject, Data: part.Body}
+		one.Header, err = nats.DecodeHeadersMsg(part.Header)
+		if items[i] = d.decode(one); err != nil {
+			items[i].Err = link.UnreadableHeaders()
+		}
+		calls[i] = callOf(req.Subject, one.Header)
+	}
+	d.acceptAll(req.Reply, len(req.Data), items, func(i int) string { return calls[i] })
 }
 
 // callOf returns the call that a Nats-Msg-Id identifies, among those of its topic: nobody can take the id of a push

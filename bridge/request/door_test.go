@@ -127,3 +127,57 @@ func TestDoor_RefusesWhatTheIntakeRejects(t *testing.T) {
 		t.Errorf("%d messages wait", n)
 	}
 }
+
+// A request carries many pushes, each with its own outcome and its own Nats-Msg-Id.
+func TestDoor_TakesMany(t *testing.T) {
+	t.Parallel()
+	nc, ns, timeline := bridgetest.Connect(t, lab.SharedNATS(t).URL()), bridgetest.NewNamespace(),
+		bridgetest.NewTimeline(t)
+	serving(t, request.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: bridgetest.Scheduling(t, nc, timeline)})
+	many := func(count string, body []byte) (results []map[string]any, word string) {
+		t.Helper()
+		msg := nats.NewMsg("tarry." + ns + ".push.orders")
+		msg.Header.Set(wire.HeaderBatch, count)
+		msg.Data = body
+		reply, err := nc.RequestMsg(msg, 10*time.Second)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct{ Results []map[string]any }
+		if err := json.Unmarshal(reply.Data, &got); err != nil {
+			t.Fatalf("%q: %v", reply.Data, err)
+		}
+		return got.Results, reply.Header.Get(micro.ErrorHeader)
+	}
+	part := func(b []byte, body string, header ...string) []byte {
+		block := "NATS/1.0\r\n" + strings.Join(append(header, "", ""), "\r\n")
+		return wire.AppendBatchPart(b, wire.BatchPart{Header: []byte(block), Body: []byte(body)})
+	}
+	body := part(nil, "a", "Tarry-Delay: 20m", "Tarry-Id: order-1", "Nats-Msg-Id: call-1")
+	body = part(body, "b", "Tarry-Delay: soon", "Nats-Msg-Id: call-2")
+	body = part(body, "c", "Tarry-Delay: 20m", "Nats-Msg-Id: call-3", "Trace: 7")
+	body = wire.AppendBatchPart(body, wire.BatchPart{Header: []byte("none"), Body: []byte("d")})
+	first, word := many("4", body)
+	if word != "" || len(first) != 4 || first[0]["id"] != "order-1" || first[1]["error"] != "invalid_delay" ||
+		first[2]["state"] != "waiting" || first[3]["error"] != "invalid_header" {
+		t.Fatalf("got %v %s", first, word)
+	}
+	again, word := many("4", body)
+	if word != "" || again[0]["uid"] != first[0]["uid"] || again[0]["duplicate"] != true ||
+		again[2]["uid"] != first[2]["uid"] || again[2]["duplicate"] != true {
+		t.Errorf("the repeat: got %v %s", again, word)
+	}
+	if got, word := knock(t, nc, ns, "orders", "c", "Tarry-Delay: 20m", "Nats-Msg-Id: call-3", "Trace: 7"); word != "" ||
+		got["uid"] != first[2]["uid"] {
+		t.Errorf("the repeat by itself: got %v %s", got, word)
+	}
+	for count, body := range map[string][]byte{"501": body, "5": body, "3": body, "x": body, "1": nil,
+		"2": {0xff, 0xff, 0xff, 0xff}} {
+		if got, word := many(count, body); word != "too_large" && word != "invalid_batch" {
+			t.Errorf("%s: got %v %s", count, got, word)
+		}
+	}
+	if n := bridgetest.Waiting(t, timeline); n != 2 {
+		t.Errorf("%d messages wait", n)
+	}
+}

@@ -18,6 +18,8 @@ type Client struct {
 	nc    *nats.Conn
 	route *router
 	door  door
+	// pushes gather where they wait for the door.
+	pushes gatherer[*nats.Msg, Stored]
 }
 
 // Stored is the place of a stored message. Route says how it was pushed. ByRequest, UID, Due and Durable are set from
@@ -58,9 +60,11 @@ func NewClient(nc *nats.Conn, opts ...Option) (*Client, error) {
 		}
 	}
 	inbox := nc.Opts.InboxPrefix + "."
-	return &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject),
+	c := &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject),
 		door: door{prefix: "tarry." + conf.namespace + ".push.",
-			deaf: inbox != "." && !strings.HasPrefix(inbox, nats.InboxPrefix)}}, nil
+			deaf: inbox != "." && !strings.HasPrefix(inbox, nats.InboxPrefix)}}
+	c.pushes.send = c.throughDoor
+	return c, nil
 }
 
 // Push stores a tagged message and returns its place. Without a deadline it takes at most the time of [WithTimeout].

@@ -36,6 +36,8 @@ topics:
 			"publishing by tag":         publishByTag,
 			"publishing with JetStream": publishWithJetStream,
 			"a batch":                   pushBatch,
+			"gathering":                 gatherPushes,
+			"gathering acks":            gatherAcks,
 			"merging":                   mergeByName,
 			"looking up":                lookUp,
 			"changing":                  changeWaiting,

@@ -24,6 +24,7 @@ type door struct {
 	reconnects uint64
 	refused    map[string]bool
 	first      map[string]bool
+	plain      bool // an instance of before took no request for many
 }
 
 var (
@@ -65,8 +66,23 @@ func (d *door) learn(nc *nats.Conn, subject string, passes bool) {
 // renew forgets what was learned before a reconnect: rights may have changed.
 func (d *door) renew(nc *nats.Conn) {
 	if n := nc.Stats().Reconnects + 1; n != d.reconnects || len(d.refused)+len(d.first) > maxDenied {
-		d.reconnects, d.refused, d.first = n, map[string]bool{}, map[string]bool{}
+		d.reconnects, d.refused, d.first, d.plain = n, map[string]bool{}, map[string]bool{}, false
 	}
+}
+
+// single reports whether each push goes by itself, which is learned once a connection.
+func (d *door) single(nc *nats.Conn) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.renew(nc)
+	return d.plain
+}
+
+func (d *door) onlySingle(nc *nats.Conn) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.renew(nc)
+	d.plain = true
 }
 
 func (d *door) token(subject string) string {
@@ -83,7 +99,7 @@ func (c *Client) knock(ctx context.Context, out *outgoing) (Stored, error) {
 		return Stored{}, errDeaf
 	}
 	for start, sent := time.Now(), false; ; {
-		s, err := c.attemptAtDoor(ctx, m)
+		s, err := c.once(ctx, m)
 		var refused *Error
 		switch {
 		case err == nil:
@@ -110,8 +126,33 @@ func (c *Client) knock(ctx context.Context, out *outgoing) (Stored, error) {
 
 // attemptAtDoor sends one request and waits for the answer for a limited time.
 func (c *Client) attemptAtDoor(ctx context.Context, m *nats.Msg) (Stored, error) {
+	reply, err := c.askDoor(ctx, m)
+	if err != nil {
+		return Stored{}, err
+	}
+	var a struct {
+		pushAnswer
+		Word string `json:"error"`
+	}
+	if err = json.Unmarshal(reply, &a); err != nil || a.Word != "" {
+		err = readAnswer(reply, &a)
+	}
+	o := a.outcome(err)
+	return o.Stored, o.Err
+}
+
+// once pushes once, together with what others push on the subject meanwhile.
+func (c *Client) once(ctx context.Context, m *nats.Msg) (Stored, error) {
+	if c.door.single(c.nc) {
+		return c.attemptAtDoor(ctx, m)
+	}
+	return c.pushes.do(ctx, m.Subject, m)
+}
+
+// askDoor sends one request and returns the answer, whatever it says.
+func (c *Client) askDoor(ctx context.Context, m *nats.Msg) (answer []byte, err error) {
 	if c.door.closed(c.nc, m.Subject) {
-		return Stored{}, errDenied
+		return nil, errDenied
 	}
 	limited, cancel := context.WithTimeout(ctx, c.ackWait)
 	defer cancel()
@@ -129,18 +170,10 @@ func (c *Client) attemptAtDoor(ctx context.Context, m *nats.Msg) (Stored, error)
 		if errors.Is(context.Cause(limited), errDenied) {
 			err = errDenied
 		}
-		return Stored{}, err
+		return nil, err
 	}
 	c.door.learn(c.nc, m.Subject, true)
-	var a struct {
-		pushAnswer
-		Word string `json:"error"`
-	}
-	if err = json.Unmarshal(reply.Data, &a); err != nil || a.Word != "" {
-		err = readAnswer(reply.Data, &a)
-	}
-	o := a.outcome(err)
-	return o.Stored, o.Err
+	return reply.Data, nil
 }
 
 // isRefusal reports whether an error of the connection is the refusal of a publish to this very subject.

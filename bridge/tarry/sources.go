@@ -2,6 +2,7 @@ package tarry
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -11,6 +12,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
 // pollFor is how long one fetch waits for a message.
@@ -19,15 +22,30 @@ const pollFor = 30 * time.Second
 // lastSent is how long a fetch goes on when its consumer stops: for what NATS has sent, which is then given back.
 const lastSent = 250 * time.Millisecond
 
-// topicsAtOnce is how many topics one poll may have.
-const topicsAtOnce = 32
+// topicsAtOnce is how many topics one poll may have, and receiptsMost how many receipts one settlement.
+const (
+	topicsAtOnce = 32
+	receiptsMost = 1000
+)
 
 // FromPull is the source of a consumer that pulls topics over HTTP, up to 32 by one poll, which [Concurrency] bounds.
-func FromPull(p *Puller, topics ...string) Source { return &pullSource{p, topics} }
+func FromPull(p *Puller, topics ...string) Source {
+	s := &pullSource{p: p, topics: topics}
+	s.settling.send = s.settleAll
+	return s
+}
 
 type pullSource struct {
-	p      *Puller
-	topics []string
+	p        *Puller
+	topics   []string
+	settling gatherer[settlement, struct{}]
+}
+
+// settlement is what becomes of one lease.
+type settlement struct {
+	verb    string
+	body    map[string]any
+	receipt string
 }
 
 func (s *pullSource) feeds() (all []feed, err error) {
@@ -94,22 +112,42 @@ func (s *pullSource) extend(ctx context.Context, all []*held) map[*held]error {
 }
 
 func (s *pullSource) settle(ctx context.Context, h *held, v verdict) error {
-	receipt := h.place.(string)
-	var err error
-	switch {
-	case v.err == nil:
-		err = s.p.Ack(ctx, receipt)
-	case v.dead:
-		err = s.p.Dead(ctx, v.err.Error(), receipt)
-	case v.delayed:
-		err = s.p.NackIn(ctx, v.delay, v.err.Error(), receipt)
-	default:
-		err = s.p.Nack(ctx, v.err.Error(), receipt)
+	one := settlement{verb: "ack", body: map[string]any{}, receipt: h.place.(string)}
+	if v.err != nil {
+		one.verb, one.body["reason"] = "nack", wire.CleanReason(v.err.Error())
 	}
-	if some := Unsettled(nil); errors.As(err, &some) {
-		return some[receipt]
+	if v.dead {
+		one.verb = "dead"
+	} else if v.delayed {
+		one.body["delay"] = fmt.Sprintf("%dms", v.delay.Milliseconds())
 	}
+	kind, err := json.Marshal([]any{one.verb, one.body})
+	if err != nil {
+		return fmt.Errorf("tarry: encode the request: %w", err)
+	}
+	_, err = s.settling.do(ctx, string(kind), one)
 	return err
+}
+
+// settleAll settles leases of one kind by one request, and returns how many.
+func (s *pullSource) settleAll(_ string, all []*call[settlement, struct{}]) int {
+	all = all[:min(len(all), receiptsMost)]
+	texts := make([]string, len(all))
+	for i, one := range all {
+		texts[i] = one.ask.receipt
+	}
+	ctx, stop := context.WithTimeout(context.WithoutCancel(all[0].ctx), settleMost)
+	defer stop()
+	err := s.p.settle(ctx, all[0].ask.verb, all[0].ask.body, texts)
+	some := Unsettled(nil)
+	partly := errors.As(err, &some)
+	for i, one := range all {
+		if partly {
+			err = some[texts[i]]
+		}
+		one.tell(struct{}{}, err)
+	}
+	return len(all)
 }
 
 func (s *pullSource) release(ctx context.Context, all []*held) error {

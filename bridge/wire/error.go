@@ -27,6 +27,7 @@ const (
 	WordUnknown     = "unknown_header"
 	WordRepeated    = "repeated_header"
 	WordTooLarge    = "too_large"
+	WordBatch       = "invalid_batch"
 	WordUnsupported = "unsupported_yet"
 )
 

@@ -19,6 +19,7 @@ require (
 	github.com/nats-io/nuid v1.0.1 // indirect
 	github.com/robfig/cron/v3 v3.0.1 // indirect
 	github.com/spf13/cast v1.10.0 // indirect
+	github.com/tarry-mq/tarry/bridge/tarry v0.0.0
 	go.uber.org/atomic v1.12.0 // indirect
 	golang.org/x/crypto v0.58.0 // indirect
 	golang.org/x/sys v0.49.0 // indirect
@@ -27,3 +28,5 @@ require (
 )
 
 replace github.com/tarry-mq/tarry => ../..
+
+replace github.com/tarry-mq/tarry/bridge/tarry => ../../bridge/tarry

@@ -8,7 +8,32 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/tarry"
 )
+
+// LibrarySync pushes messages 0 to want-1 through the direct door as the Go library does, from producers that each wait
+// for one push at a time. It stops early at the limit.
+func (c *Client) LibrarySync(ctx context.Context, producers, want int, limit time.Duration,
+	message Message) (Sent, error) {
+	client, err := tarry.NewClient(c.conn, tarry.WithRoute(tarry.ByRequest))
+	if err != nil {
+		return Sent{}, err
+	}
+	began := time.Now()
+	return together(ctx, producers, want, began, func(ctx context.Context, next func() int) error {
+		for time.Since(began) < limit {
+			n := next()
+			if n >= want {
+				return nil
+			}
+			if _, err := client.Push(ctx, message(n)); err != nil {
+				return fmt.Errorf("push %d: %w", n, err)
+			}
+		}
+		return nil
+	})
+}
 
 // DoorSync sends requests 0 to want-1 from producers that each wait for one answer at a time. It stops early at the
 // limit. Any refusal is an error.

@@ -111,6 +111,8 @@ func All(plan Plan, program, before string) []Test {
 		{Name: report.Push32, Systems: []System{
 			{report.Tarry, b.tarrySync(producers)}, {report.TarryDoor, b.doorSync(producers)},
 			{report.Answered, b.answeredSync(producers)}, {report.Schedules, b.schedulesSync(producers)}}},
+		{Name: report.Push256, Systems: []System{{report.TarryDoor, b.doorSync(inFlight)},
+			{report.Answered, b.answeredSync(inFlight)}, {report.Schedules, b.schedulesSync(inFlight)}}},
 		{Name: report.PushMany, Systems: []System{
 			{report.Tarry, b.tarryBatches}, {report.TarryTag, b.tarryAsync}, {report.TarryDoor, b.doorAsync},
 			{report.Answered, b.answeredAsync}, {report.Schedules, b.schedulesAsync}, {report.Redis, b.rawRedis}}},

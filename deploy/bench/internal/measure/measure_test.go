@@ -72,7 +72,7 @@ func TestTestsHaveNamesOfTheirOwnAndTarryFirst(t *testing.T) {
 	t.Parallel()
 	seen := make(map[string]bool)
 	for _, test := range All(Full(), "", "") {
-		ours := []string{report.Tarry, report.JournalOff, report.JournalAsync}
+		ours := []string{report.Tarry, report.TarryDoor, report.JournalOff, report.JournalAsync}
 		alone := slices.Contains([]string{report.FeaturesCalls, report.FeaturesMany, // beside pushes of their own
 			report.PullWake, report.PullWait}, test.Name) // nobody else has polls that wait for a due time
 		if seen[test.Name] || len(test.Systems) < 2 && !alone || !slices.Contains(ours, test.Systems[0].Name) {

@@ -35,10 +35,10 @@ func (b bench) tarryAsync(ctx context.Context, s *stage.Scope) (Outcome, error) 
 	})
 }
 
-// doorSync pushes through the direct door; the answer is sent when Redis has the message.
+// doorSync pushes through the direct door as the Go library does; the answer is sent when Redis has the message.
 func (b bench) doorSync(producers int) run {
 	return b.door(func(ctx context.Context, c *load.Client) (load.Sent, error) {
-		return c.DoorSync(ctx, producers, b.plan.Messages, b.plan.Limit, b.doorPush)
+		return c.LibrarySync(ctx, producers, b.plan.Messages, b.plan.Limit, b.libraryPush)
 	})
 }
 

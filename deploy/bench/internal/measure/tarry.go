@@ -46,6 +46,13 @@ func (b bench) delayed(n int) *nats.Msg {
 	return &nats.Msg{Subject: intakeSubject, Data: b.body(n), Header: nats.Header{"Tarry-Delay": {delay}}}
 }
 
+// libraryPush is a push with a delay as a caller of the Go library writes it.
+func (b bench) libraryPush(n int) *nats.Msg {
+	m := b.delayed(n)
+	m.Subject = dueSubject
+	return m
+}
+
 // doorPush is a push with a delay through the direct door, under a Nats-Msg-Id as the library makes them.
 func (b bench) doorPush(n int) *nats.Msg {
 	m := b.delayed(n)

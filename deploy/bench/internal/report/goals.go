@@ -43,6 +43,8 @@ func goals(rates []int) []goal {
 		door("one producer waiting for each", PushOne, Answered, 0),
 		door("32 producers", Push32, Schedules, 1.2),
 		door("32 producers", Push32, Answered, 0),
+		door("256 producers", Push256, Schedules, 1.2),
+		door("256 producers", Push256, Answered, 0),
 		door("256 in flight", PushMany, Schedules, 1.5),
 		door("256 in flight", PushMany, Answered, 0),
 		call("look up", OneGet), call("reschedule", OneReschedule), call("cancel", OneCancel),

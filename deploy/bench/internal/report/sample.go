@@ -11,6 +11,7 @@ import (
 const (
 	PushOne  = "push-1"
 	Push32   = "push-32"
+	Push256  = "push-256"
 	PushMany = "push-many"
 	Drain    = "drain"
 	Pending  = "pending"
