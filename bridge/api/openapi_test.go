@@ -205,6 +205,7 @@ func TestOpenAPI_HasEveryWord(t *testing.T) {
 	for _, other := range []string{
 		"invalid_version", // of the request API on NATS; here it stands in If-Match
 		"bad_cursor",      // here it is invalid_cursor
+		"invalid_batch",   // of the direct door on NATS
 	} {
 		if !known[other] {
 			t.Errorf("%s is no word", other)

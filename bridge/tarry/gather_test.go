@@ -226,3 +226,33 @@ func gatherAcks(t *testing.T, d *dev) {
 		}
 	}
 }
+
+// Once the connection is closed nobody waits, and nothing goes on.
+func TestGather_LeavesNothingBehindAtClose(t *testing.T) {
+	t.Parallel()
+	nc := off(t)
+	client, err := NewClient(nc, WithAckWait(time.Minute), WithTimeout(30*time.Second), WithRoute(ByRequest))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = newInstance(t, nc, func(int, string) string { return "" }) // it never answers
+	var all sync.WaitGroup
+	for range 5 {
+		all.Go(func() {
+			if _, err := client.Push(t.Context(), Tag(message("a", "x"), In(time.Hour))); err == nil {
+				t.Error("a push without an answer is stored")
+			}
+		})
+	}
+	eventually(t, func() error {
+		client.pushes.mu.Lock()
+		defer client.pushes.mu.Unlock()
+		if n := len(client.pushes.waiting["tarry.default.push.a"]); n != 4 {
+			return fmt.Errorf("%d wait", n)
+		}
+		return nil
+	})
+	nc.Close()
+	all.Wait()
+	idle(t, client)
+}

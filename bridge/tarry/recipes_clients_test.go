@@ -27,7 +27,10 @@ func TestRecipes_Python(t *testing.T) {
 	d.refused(t, dir, recipe(t, recipes, "### Python: a producer"), python, "refused.py")
 	d.runConsumer(t, dir, python, "consume.py")
 	save(t, dir, "pull.py", recipe(t, "docs/consumers.md", "#### Pull with Python"))
-	startDev(t, needsToken).runPuller(t, dir, python, "pull.py")
+	locked := startDev(t, needsToken)
+	locked.runPuller(t, dir, python, "pull.py")
+	save(t, dir, "many.py", recipe(t, recipes, "### Many with Python"))
+	locked.runMany(t, dir, python, "many.py")
 }
 
 func TestRecipes_Node(t *testing.T) {
@@ -47,7 +50,10 @@ func TestRecipes_Node(t *testing.T) {
 	d.refused(t, dir, recipe(t, recipes, "### Node: a producer"), node, "refused.mjs")
 	d.runConsumer(t, dir, node, "consume.mjs")
 	save(t, dir, "pull.mjs", recipe(t, "docs/consumers.md", "#### Pull with Node"))
-	startDev(t, needsToken).runPuller(t, dir, node, "pull.mjs")
+	locked := startDev(t, needsToken)
+	locked.runPuller(t, dir, node, "pull.mjs")
+	save(t, dir, "many.mjs", recipe(t, recipes, "### Many with Node"))
+	locked.runMany(t, dir, node, "many.mjs")
 }
 
 func TestRecipes_Java(t *testing.T) {
@@ -58,7 +64,20 @@ func TestRecipes_Java(t *testing.T) {
 	d.runProducer(t, 1, dir, java, "Push.java")
 	d.refused(t, dir, recipe(t, recipes, "### Java: a producer"), java, "Push.java")
 	save(t, dir, "Pull.java", recipe(t, "docs/consumers.md", "#### Pull with Java"))
-	startDev(t, needsToken).runPuller(t, dir, java, "Pull.java")
+	locked := startDev(t, needsToken)
+	locked.runPuller(t, dir, java, "Pull.java")
+	save(t, dir, "Many.java", recipe(t, recipes, "### Many with Java"))
+	locked.runMany(t, dir, java, "Many.java")
+}
+
+// runMany runs a program that pushes and acknowledges many at a time, twice.
+func (d *dev) runMany(t *testing.T, dir string, args ...string) {
+	t.Helper()
+	for range 2 {
+		if said := d.start(t, dir, args...).end(t); said != "100 stored, 100 acknowledged\n" {
+			t.Errorf("it says %q", said)
+		}
+	}
 }
 
 func TestRecipes_CommandLine(t *testing.T) {

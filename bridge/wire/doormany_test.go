@@ -2,8 +2,11 @@ package wire_test
 
 import (
 	"bytes"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
 	"strings"
 	"testing"
 
@@ -55,4 +58,26 @@ func FuzzDecodeBatchParts(f *testing.F) {
 			t.Fatalf("%d: %q was read as %q", count, body, again)
 		}
 	})
+}
+
+// The page shows the bytes of a batch.
+func TestDecodeBatchParts_ReadsThePagesExample(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var body []byte
+	for _, line := range strings.Split(string(page), "\n") {
+		row := strings.ReplaceAll(line[:min(len(line), 47)], " ", "")
+		if b, err := hex.DecodeString(row); err == nil && regexp.MustCompile(`^([0-9a-f]{2} )+`).MatchString(line) {
+			body = append(body, b...)
+		}
+	}
+	parts, err := wire.DecodeBatchParts("2", body)
+	if err != nil || string(parts[0].Header) != "NATS/1.0\r\nTarry-Delay: 20m\r\n\r\n" ||
+		string(parts[0].Body) != "hello" ||
+		!strings.Contains(string(parts[1].Header), "\r\nTarry-Id: a\r\n") || len(parts[1].Body) != 0 {
+		t.Errorf("%d bytes: %q, %v", len(body), parts, err)
+	}
 }
