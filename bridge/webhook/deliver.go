@@ -253,9 +253,11 @@ func (s *Service) note(ctx context.Context, t *target, v verdict) {
 	t.failing, t.noted = failed, time.Now()
 	t.mu.Unlock()
 	since, err := s.cfg.Source.Failing(ctx, t.name, failed, apart)
-	t.mu.Lock()
-	t.since = since
-	t.mu.Unlock()
+	if err == nil {
+		t.mu.Lock()
+		t.since = since
+		t.mu.Unlock()
+	}
 	log := s.cfg.Log.With().Str("pattern", t.Pattern).Time("since", since).AnErr("error", err).Logger()
 	switch {
 	case failed && err == nil && s.cfg.Clock.Now().Sub(since) >= giveUp:

@@ -170,9 +170,11 @@ func TestWriter_SaysThatTheDiskIsFull(t *testing.T) {
 	} {
 		for _, mode := range []Mode{Sync, Async} {
 			w := &Writer{cfg: WriterConfig{Mode: mode}, broken: c.broken}
-			err := w.Ready()
-			if errors.Is(err, scheduler.ErrDiskFull) != c.full || (err != nil) != (c.full || mode == Sync && c.broken != nil) {
-				t.Errorf("%v in mode %s: %v", c.broken, mode, err)
+			if err := w.Full(); errors.Is(err, scheduler.ErrDiskFull) != c.full {
+				t.Errorf("%v: full: %v", c.broken, err)
+			}
+			if err := w.Ready(); errors.Is(err, scheduler.ErrDiskFull) != (c.full && mode == Sync) {
+				t.Errorf("%v: ready: %v", c.broken, err)
 			}
 		}
 	}

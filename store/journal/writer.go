@@ -115,16 +115,17 @@ func (w *Writer) Wrote(e record.Entry) {
 	scheduler.Signal(w.ready)
 }
 
-// Ready returns nil unless the database has no room or, in sync mode, changes cannot be committed now.
+// Ready returns nil unless sync changes cannot be committed now.
 func (w *Writer) Ready() error {
+	if w.cfg.Mode != Sync {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case full(w.broken):
+	if full(w.broken) {
 		return errDiskFull
-	case w.cfg.Mode != Sync:
-		return nil
-	case w.broken != nil: // the reason is in the log: it may name hosts
+	}
+	if w.broken != nil { // the reason is in the log: it may name hosts
 		return fmt.Errorf("%w: the journal does not take changes", scheduler.ErrUnavailable)
 	}
 	for _, since := range w.busy {
@@ -138,6 +139,16 @@ func (w *Writer) Ready() error {
 
 // errDiskFull says why a full database takes no pushes.
 var errDiskFull = fmt.Errorf("%w: the journal does not take changes", scheduler.ErrDiskFull)
+
+// Full returns an error while the database has no room, in any mode.
+func (w *Writer) Full() error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if full(w.broken) {
+		return errDiskFull
+	}
+	return nil
+}
 
 // Await is scheduler.Journal's. All count as held unless the mode is sync.
 func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded, held func(i int, bare bool)) error {

@@ -51,7 +51,7 @@ func (b *bucket) accepted(m *message.Message, now message.Milli) {
 func (b *bucket) canceled(e *entry, term uint64, now message.Milli) {
 	i := b.info(e)
 	b.note(record.Change{UID: e.uid, Version: e.version, State: e.state, At: now, Term: term, Due: i.Due,
-		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals,
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Attempt: i.Tries(),
 		Kind: e.kind, Other: e.other, Reason: e.reason})
 }
 

@@ -404,6 +404,9 @@ func (b *bucket) finish(e *entry, l *lease, refusals uint32, state message.State
 	}
 	c := b.tried(e, l, term, now)
 	c.Refusals, e.message.Mark.Refusals = refusals, refusals
+	if l == nil {
+		c.Attempt = e.message.Tries(state)
+	}
 	b.leave(e)
 	b.end(e, state, c.Uncertain, why, now)
 	c.State, c.Version, c.Kind, c.Reason = state, e.version, why.kind, why.reason
@@ -428,6 +431,9 @@ func (b *bucket) expire(e *entry, l *lease, refusals uint32, term uint64, now me
 	}
 	c := b.tried(e, l, term, now)
 	c.Refusals, e.message.Mark.Refusals = refusals, refusals
+	if l == nil {
+		c.Attempt = e.message.Tries(message.StateExpired)
+	}
 	b.leave(e)
 	b.end(e, message.StateExpired, c.Uncertain, why, now)
 	c.State, c.Version, c.Kind, c.Reason = e.state, e.version, why.kind, e.reason

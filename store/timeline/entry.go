@@ -291,8 +291,11 @@ func readPair(uid message.UID, s string) (record.Change, error) {
 			return record.Change{}, fmt.Errorf("%w: lease of %s", scheduler.ErrUnreadable, uid)
 		}
 		c, err := readPair(uid, s[r.at:])
-		if c.Claimed, c.Attempt = claimed, attempt; c.State.Ended() {
+		if c.Claimed = claimed; c.State.Ended() {
 			c.Refusals = refusals
+		}
+		if attempt > 0 {
+			c.Attempt = attempt
 		}
 		return c, err
 	}
@@ -351,7 +354,7 @@ func readRejected(uid message.UID, s string) (record.Change, error) {
 // endedAs returns the change that the record of an ended message holds.
 func endedAs(i *message.Info) record.Change {
 	return record.Change{UID: i.UID, Version: i.Version, State: i.State, Due: i.Due, Uncertain: i.Mark.Uncertain,
-		Refusals: i.Mark.Refusals, Kind: i.Kind, Other: i.Other, Reason: i.Reason}
+		Refusals: i.Mark.Refusals, Attempt: i.Tries(), Kind: i.Kind, Other: i.Other, Reason: i.Reason}
 }
 
 // only returns the changes of the given messages.

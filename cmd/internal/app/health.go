@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -176,7 +177,7 @@ func (h *health) lookAtJournal(ctx context.Context) holding {
 	}
 	h.a.silence.note(silent)
 	if seen.err == nil {
-		seen.err = h.a.writer.Ready()
+		seen.err = cmp.Or(h.a.writer.Ready(), h.a.writer.Full())
 	}
 	return seen
 }

@@ -32,6 +32,7 @@ const (
 	temporary = "tarry-dev-"
 	// The names in the directory.
 	lockFile      = "lock"
+	temporaryFile = "temporary"
 	jetStreamFile = "jetstream"
 )
 
@@ -46,9 +47,16 @@ func (o *opened) openData(context.Context) (err error) {
 		}
 		o.onStop("the temporary data directory", func() error { return os.RemoveAll(o.data) })
 	}
-	// The directory is locked before anything else uses it.
+	// The directory is locked before anything else uses it. Only then is it marked as one to remove: nobody takes the lock
+	// of one that begins, and what somebody keeps by naming it in the settings is marked no more.
 	if err := o.lockData(o.data); err != nil {
 		return err
+	}
+	mark := filepath.Join(o.data, temporaryFile)
+	if o.cfg.Data != "" {
+		_ = os.Remove(mark)
+	} else if err := os.WriteFile(mark, nil, 0o600); err != nil {
+		return fmt.Errorf("mark the temporary data directory: %w", err)
 	}
 	if dsn := o.cfg.Journal.DSN.Reveal(); dsn != "" {
 		return o.lockJournal(dsn)
@@ -56,7 +64,8 @@ func (o *opened) openData(context.Context) (err error) {
 	return nil
 }
 
-// removeLeft removes the temporary directories of processes that were killed: nobody holds their lock.
+// removeLeft removes the temporary directories of processes that were killed: they are marked, and nobody holds their
+// lock.
 func removeLeft() {
 	left, _ := filepath.Glob(filepath.Join(os.TempDir(), temporary+"*"))
 	for _, dir := range left {
@@ -64,7 +73,10 @@ func removeLeft() {
 		if err != nil {
 			continue // another user's
 		}
-		if f, err := root.OpenFile(lockFile, os.O_RDWR, 0); err == nil {
+		_, unmarked := root.Stat(temporaryFile)
+		if f, err := root.OpenFile(lockFile, os.O_RDWR, 0); err == nil && unmarked != nil {
+			_ = f.Close()
+		} else if err == nil {
 			if release, err := election.LockOpen(f); err == nil {
 				_ = os.RemoveAll(dir) // what cannot be removed stays
 				release()

@@ -65,7 +65,9 @@ func (r *roster) compare(ctx context.Context, v view) {
 	}
 	if want := r.a.cfg.Cluster.Instances; len(v.members) < want {
 		say := []string{fmt.Sprintf("%d of %d are registered", len(v.members), want)}
-		gone, _ := r.a.node.Gone(ctx) // without it the count stands alone
+		call, cancel := context.WithTimeout(ctx, maxCall)
+		gone, _ := r.a.node.Gone(call) // without it the count stands alone
+		cancel()
 		for _, g := range gone {
 			say = append(say, g.Instance+" was last seen at "+wire.FormatTime(g.Seen.UnixMilli()))
 		}

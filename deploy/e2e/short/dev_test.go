@@ -117,6 +117,27 @@ func TestDevRemovesWhatAKilledOneLeft(t *testing.T) {
 	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("%s is left: %v", dir, err)
 	}
+	// What somebody named is kept, whatever it is called.
+	kept, err := os.MkdirTemp("", "tarry-dev-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(kept) })
+	if err := os.WriteFile(filepath.Join(kept, "temporary"), nil, 0o600); err != nil { // as of one that was killed
+		t.Fatal(err)
+	}
+	k := site.StartDev(t, "kept", "--data", kept)
+	k.Ready(t)
+	if out, code := k.Cli(t, "push", "orders.remind", "--delay", "1h", "--id", "kept"); code != 0 {
+		t.Errorf("push: %d %s", code, out)
+	}
+	k.Kill()
+	site.StartDev(t, "another").Ready(t)
+	k = site.StartDev(t, "kept-again", "--data", kept)
+	k.Ready(t)
+	if out, code := k.Cli(t, "get", "kept"); code != 0 {
+		t.Errorf("get: %d %s", code, out)
+	}
 }
 
 // SIGHUP takes over the tokens, and what is refused leaves the old ones.
