@@ -63,7 +63,7 @@ func NewClient(nc *nats.Conn, opts ...Option) (*Client, error) {
 	c := &Client{config: conf, nc: nc, route: newRouter(conf, conf.js.StreamNameBySubject),
 		door: door{prefix: "tarry." + conf.namespace + ".push.",
 			deaf: inbox != "." && !strings.HasPrefix(inbox, nats.InboxPrefix)}}
-	c.pushes.send = c.throughDoor
+	c.pushes.fits, c.pushes.send = c.doorFits, c.throughDoor
 	return c, nil
 }
 

@@ -22,44 +22,52 @@ type doorCall = call[*nats.Msg, Stored]
 // doorResult is what an instance reserves for a result in its answer.
 const doorResult = 1024
 
-// throughDoor sends as many pushes on a subject as one request holds, and returns how many that is.
-func (c *Client) throughDoor(subject string, all []*doorCall) int {
-	if len(all) == 1 {
-		all[0].tell(c.attemptAtDoor(all[0].ctx, all[0].ask))
-		return 1
-	}
+// doorFits returns how many pushes one request holds.
+func (c *Client) doorFits(all []*doorCall) int {
 	limit := int(c.nc.MaxPayload())
 	most := min(len(all), wire.MaxBatchDoor, max(limit/doorResult, 1))
-	body, n := appendPart(nil, all[0].ask), 1
-	for ; n < most; n++ {
-		longer := appendPart(body, all[n].ask)
-		if len(longer) > limit/2 {
-			break
+	for n, size := 0, 0; n < most; n++ {
+		if size += partSize(all[n].ask); n > 0 && size > limit/2 {
+			return n
 		}
-		body = longer
+	}
+	return most
+}
+
+// throughDoor sends pushes on a subject with one request.
+func (c *Client) throughDoor(subject string, all []*doorCall) {
+	if len(all) == 1 {
+		all[0].tell(c.attemptAtDoor(all[0].ctx, all[0].ask))
+		return
 	}
 	many := nats.NewMsg(subject)
-	many.Header.Set(wire.HeaderBatch, strconv.Itoa(n))
-	many.Data = body
+	many.Header.Set(wire.HeaderBatch, strconv.Itoa(len(all)))
+	for _, one := range all {
+		many.Data = appendPart(many.Data, one.ask)
+	}
 	answer, err := c.askDoor(context.WithoutCancel(all[0].ctx), many)
-	outcomes := make([]Outcome, n)
+	outcomes := make([]Outcome, len(all))
 	if err == nil {
 		err = readResults(answer, outcomes)
 	}
+	// An instance of before knows no batch, and the server of another may take only smaller ones: nothing was stored, and
+	// each goes by itself.
 	var refused *Error
-	if errors.As(err, &refused) && refused.Word == wire.WordUnknown { // an instance of before
-		c.door.onlySingle(c.nc)
+	alone := errors.As(err, &refused) && (refused.Word == wire.WordUnknown || refused.Word == wire.WordTooLarge)
+	if alone || errors.Is(err, nats.ErrMaxPayload) {
+		if alone && refused.Word == wire.WordUnknown {
+			c.door.onlySingle(c.nc)
+		}
 		var each sync.WaitGroup
 		for _, one := range all {
 			each.Go(func() { one.tell(c.attemptAtDoor(one.ctx, one.ask)) })
 		}
 		each.Wait()
-		return len(all)
+		return
 	}
-	for i, one := range all[:n] {
+	for i, one := range all {
 		one.tell(outcomes[i].Stored, cmp.Or(err, outcomes[i].Err))
 	}
-	return n
 }
 
 // readResults reads the answer to many pushes. Those that are refused, which are few, it reads once more.
@@ -88,6 +96,17 @@ func readResults(data []byte, outcomes []Outcome) error {
 		outcomes[i] = answer.Results[i].outcome(err)
 	}
 	return nil
+}
+
+// partSize returns what a message takes of a request at the most.
+func partSize(m *nats.Msg) int {
+	size := len(m.Data) + len("NATS/1.0\r\n\r\n") + 8
+	for name, values := range m.Header {
+		for _, v := range values {
+			size += len(name) + len(v) + len(": \r\n")
+		}
+	}
+	return size
 }
 
 // appendPart appends a message with its header as NATS writes it.

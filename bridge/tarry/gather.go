@@ -2,21 +2,27 @@ package tarry
 
 import (
 	"context"
+	"slices"
 	"sync"
+	"time"
 )
 
 // gatherer carries the calls of many callers in few requests. While one request of a kind is on its way, further calls
 // of that kind gather, and the next request carries them all. A call that comes alone goes at once, so nobody waits for
-// company.
+// company; nor does anybody wait for an answer that takes long: what has waited for holdMost goes in a request beside.
 type gatherer[Q, A any] struct {
-	// send makes one request for as many of the calls as it holds, tells each its outcome, and returns how many it has
-	// dealt with.
-	send func(kind string, all []*call[Q, A]) int
+	// fits returns how many of the calls one request holds, at least one.
+	fits func(all []*call[Q, A]) int
+	// send makes one request for all of the calls and tells each its outcome.
+	send func(kind string, all []*call[Q, A])
 
 	mu sync.Mutex
 	// waiting are, by kind with a request on its way, those that go with the next one.
 	waiting map[string][]*call[Q, A]
 }
+
+// holdMost bounds how long a call waits for the answer to a request before it. Without a journal answers come sooner.
+const holdMost = 20 * time.Millisecond
 
 // call is what one caller asks.
 type call[Q, A any] struct {
@@ -44,43 +50,68 @@ func (g *gatherer[Q, A]) do(ctx context.Context, kind string, ask Q) (A, error) 
 	}
 	g.waiting[kind] = waiting
 	g.mu.Unlock()
-	if !busy {
+	var held <-chan time.Time
+	if busy {
+		held = time.After(holdMost)
+	} else {
 		g.send(kind, []*call[Q, A]{one})
-		if next := g.next(kind); len(next) > 0 {
+		if next := g.next(kind, true); len(next) > 0 {
 			go g.sendAll(kind, next) // ends once nobody waits
 		}
 	}
-	select {
-	case r := <-one.heard:
-		return r.answer, r.err
-	case <-ctx.Done():
-		var none A
-		return none, ctx.Err()
+	for {
+		select {
+		case r := <-one.heard:
+			return r.answer, r.err
+		case <-held:
+			if g.waits(kind, one) {
+				go g.sendOnce(kind, g.next(kind, false))
+			}
+		case <-ctx.Done():
+			var none A
+			return none, ctx.Err()
+		}
 	}
 }
 
-// next takes those who wait. If nobody does, the kind has no request on its way.
-func (g *gatherer[Q, A]) next(kind string) []*call[Q, A] {
+// waits reports whether a call is in no request yet.
+func (g *gatherer[Q, A]) waits(kind string, one *call[Q, A]) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	all := g.waiting[kind]
-	if g.waiting[kind] = nil; len(all) == 0 {
+	return slices.Contains(g.waiting[kind], one)
+}
+
+// next takes those who wait. free says that no request of the kind is on its way if nobody does.
+func (g *gatherer[Q, A]) next(kind string, free bool) []*call[Q, A] {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	all, busy := g.waiting[kind]
+	switch {
+	case len(all) > 0:
+		g.waiting[kind] = nil
+	case busy && free:
 		delete(g.waiting, kind)
 	}
 	return all
 }
 
-// sendAll sends until nobody waits. What a caller no longer waits for is left out.
+// sendAll sends until nobody waits.
 func (g *gatherer[Q, A]) sendAll(kind string, all []*call[Q, A]) {
-	for ; len(all) > 0; all = g.next(kind) {
-		var open []*call[Q, A]
-		for _, one := range all {
-			if one.ctx.Err() == nil {
-				open = append(open, one)
-			}
-		}
-		for len(open) > 0 {
-			open = open[g.send(kind, open):]
-		}
+	for ; len(all) > 0; all = g.next(kind, true) {
+		g.sendOnce(kind, all)
 	}
+}
+
+// sendOnce sends calls in as many requests as they need, beside each other. What a caller no longer waits for is left
+// out.
+func (g *gatherer[Q, A]) sendOnce(kind string, all []*call[Q, A]) {
+	all = slices.DeleteFunc(all, func(one *call[Q, A]) bool { return one.ctx.Err() != nil })
+	var requests sync.WaitGroup
+	for len(all) > 0 {
+		n := g.fits(all)
+		part := all[:n:n]
+		requests.Go(func() { g.send(kind, part) })
+		all = all[n:]
+	}
+	requests.Wait()
 }

@@ -78,51 +78,81 @@ func gatherPushes(t *testing.T, d *dev) {
 	}
 }
 
-// An instance of before refuses the header that says how many, and then gets each push by itself.
-func TestGather_GoesOnePushAtATimeToAnInstanceOfBefore(t *testing.T) {
+// What a batch is refused for, its pushes are not: each then goes by itself. An instance of before knows no batch,
+// which is learned once; the server of another may take only smaller ones.
+func TestGather_SendsByItselfWhatABatchIsRefusedFor(t *testing.T) {
+	t.Parallel()
+	for word, batches := range map[string]string{"unknown_header": "1", "too_large": "more"} {
+		nc := off(t)
+		in := newInstance(t, nc, func(n int, data string) string {
+			switch {
+			case strings.Contains(data, "Tarry-Batch"):
+				return fmt.Sprintf(`{"error":%q,"detail":"it says"}`, word)
+			case n == 0:
+				return "" // so that others gather
+			}
+			return fmt.Sprintf(`{"id":"%d","uid":"0uid%d","due":"2030-01-31T08:00:00Z","state":"waiting"}`, n, n)
+		})
+		client, err := NewClient(nc, WithAckWait(500*time.Millisecond), WithTimeout(time.Minute), WithRoute(ByRequest))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for range 2 {
+			var all sync.WaitGroup
+			for range 20 {
+				all.Go(func() {
+					if s, err := client.Push(t.Context(), Tag(message("a", "x"), In(time.Hour))); err != nil || s.UID == "" {
+						t.Errorf("%s: got %+v, %v", word, s, err)
+					}
+				})
+			}
+			all.Wait()
+		}
+		many := 0
+		for _, asked := range in.all() {
+			if strings.Contains(asked, "Tarry-Batch") {
+				many++
+			}
+		}
+		if n := len(in.all()) - many; n < 40 || many == 0 || batches == "1" && many > 3 {
+			t.Errorf("%s: it was asked %d times for one push, %d for many", word, n, many)
+		}
+		idle(t, client)
+	}
+}
+
+// An answer that takes long holds up nobody else.
+func TestGather_DoesNotWaitForAnAnswerThatTakesLong(t *testing.T) {
 	t.Parallel()
 	nc := off(t)
-	first := make(chan struct{})
-	in := newInstance(t, nc, func(n int, data string) string {
+	in := newInstance(t, nc, func(n int, _ string) string {
 		if n == 0 {
-			<-first
-		}
-		if strings.Contains(data, "Tarry-Batch") {
-			return `{"error":"unknown_header","detail":"Tarry-Batch is not a header that tarry knows"}`
+			return ""
 		}
 		return fmt.Sprintf(`{"id":"%d","uid":"0uid%d","due":"2030-01-31T08:00:00Z","state":"waiting"}`, n, n)
 	})
-	client, err := NewClient(nc, WithAckWait(time.Minute), WithTimeout(30*time.Second), WithRoute(ByRequest))
+	client, err := NewClient(nc, WithAckWait(time.Minute), WithTimeout(time.Minute), WithRoute(ByRequest))
 	if err != nil {
 		t.Fatal(err)
 	}
-	var all sync.WaitGroup
-	for range 20 {
-		all.Go(func() {
-			if s, err := client.Push(t.Context(), Tag(message("a", "x"), In(time.Hour))); err != nil || s.UID == "" {
-				t.Errorf("got %+v, %v", s, err)
-			}
-		})
-	}
+	ctx, cancel := context.WithCancel(t.Context())
+	var mute sync.WaitGroup
+	mute.Go(func() { _, _ = client.Push(ctx, Tag(message("a", "x"), In(time.Hour))) })
 	eventually(t, func() error {
-		client.pushes.mu.Lock()
-		defer client.pushes.mu.Unlock()
-		if n := len(client.pushes.waiting["tarry.default.push.a"]); n != 19 {
-			return fmt.Errorf("%d wait", n)
+		if len(in.all()) == 0 {
+			return errors.New("it is not on its way")
 		}
 		return nil
 	})
-	close(first)
-	all.Wait()
-	many := 0
-	for _, asked := range in.all() {
-		if strings.Contains(asked, "Tarry-Batch: 19") {
-			many++
+	for range 3 {
+		limited, stop := context.WithTimeout(t.Context(), 20*time.Second)
+		if s, err := client.Push(limited, Tag(message("a", "y"), In(time.Hour))); err != nil || s.UID == "" {
+			t.Errorf("got %+v, %v", s, err)
 		}
+		stop()
 	}
-	if n := len(in.all()); n != 21 || many != 1 {
-		t.Errorf("it was asked %d times, %d of them for many", n, many)
-	}
+	cancel()
+	mute.Wait()
 	idle(t, client)
 }
 
@@ -164,7 +194,7 @@ func TestGather_LeavesOutWhomNobodyWaitsFor(t *testing.T) {
 		}
 		return nil
 	})
-	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), holdMost/4)
 	defer cancel()
 	if _, err := client.Push(ctx, Tag(message("a", "y"), In(time.Hour))); !errors.Is(err, ErrOutcomeUnknown) {
 		t.Errorf("got %v", err)
@@ -235,7 +265,7 @@ func TestGather_LeavesNothingBehindAtClose(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_ = newInstance(t, nc, func(int, string) string { return "" }) // it never answers
+	in := newInstance(t, nc, func(int, string) string { return "" }) // it never answers
 	var all sync.WaitGroup
 	for range 5 {
 		all.Go(func() {
@@ -245,10 +275,8 @@ func TestGather_LeavesNothingBehindAtClose(t *testing.T) {
 		})
 	}
 	eventually(t, func() error {
-		client.pushes.mu.Lock()
-		defer client.pushes.mu.Unlock()
-		if n := len(client.pushes.waiting["tarry.default.push.a"]); n != 4 {
-			return fmt.Errorf("%d wait", n)
+		if n := len(in.all()); n < 2 {
+			return fmt.Errorf("%d requests are on their way", n)
 		}
 		return nil
 	})

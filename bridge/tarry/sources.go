@@ -32,6 +32,7 @@ const (
 func FromPull(p *Puller, topics ...string) Source {
 	s := &pullSource{p: p, topics: topics}
 	s.settling.send = s.settleAll
+	s.settling.fits = func(all []*call[settlement, struct{}]) int { return min(len(all), receiptsMost) }
 	return s
 }
 
@@ -129,9 +130,8 @@ func (s *pullSource) settle(ctx context.Context, h *held, v verdict) error {
 	return err
 }
 
-// settleAll settles leases of one kind by one request, and returns how many.
-func (s *pullSource) settleAll(_ string, all []*call[settlement, struct{}]) int {
-	all = all[:min(len(all), receiptsMost)]
+// settleAll settles leases of one kind by one request.
+func (s *pullSource) settleAll(_ string, all []*call[settlement, struct{}]) {
 	texts := make([]string, len(all))
 	for i, one := range all {
 		texts[i] = one.ask.receipt
@@ -147,7 +147,6 @@ func (s *pullSource) settleAll(_ string, all []*call[settlement, struct{}]) int 
 		}
 		one.tell(struct{}{}, err)
 	}
-	return len(all)
 }
 
 func (s *pullSource) release(ctx context.Context, all []*held) error {
