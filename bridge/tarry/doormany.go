@@ -1,13 +1,11 @@
 package tarry
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net/http"
 	"strconv"
 	"sync"
 
@@ -109,11 +107,13 @@ func partSize(m *nats.Msg) int {
 	return size
 }
 
-// appendPart appends a message with its header as NATS writes it.
+// appendPart appends a message with its header as nats.go writes it: what goes with others arrives as it does alone.
 func appendPart(b []byte, m *nats.Msg) []byte {
-	var block bytes.Buffer
-	block.WriteString("NATS/1.0\r\n")
-	_ = http.Header(m.Header).Write(&block) // a buffer takes all
-	block.WriteString("\r\n")
-	return wire.AppendBatchPart(b, wire.BatchPart{Header: block.Bytes(), Body: m.Data})
+	block := []byte("NATS/1.0\r\n")
+	for name, values := range m.Header {
+		for _, v := range values { // neither holds a control character
+			block = append(append(append(append(block, name...), ": "...), v...), "\r\n"...)
+		}
+	}
+	return wire.AppendBatchPart(b, wire.BatchPart{Header: append(block, "\r\n"...), Body: m.Data})
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strconv"
 	"strings"
 	"sync"
@@ -13,6 +14,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/tarry/internal/wire"
 )
 
 // gatherPushes pushes from many callers at once, and listens to what goes to the instance.
@@ -283,4 +286,22 @@ func TestGather_LeavesNothingBehindAtClose(t *testing.T) {
 	nc.Close()
 	all.Wait()
 	idle(t, client)
+}
+
+// A message is the same alone and with others, to the last blank of a header: else its repeat would be another one.
+func TestGather_ChangesNoMessage(t *testing.T) {
+	t.Parallel()
+	want := nats.Header{"X-Blanks": {"a  ", ""}, "x-case": {"b: c", "ä"}, HeaderDelay: {"1h"}}
+	body := appendPart(nil, &nats.Msg{Header: want, Data: []byte(" x ")})
+	parts, err := wire.DecodeBatchParts("1", body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	got, err := nats.DecodeHeadersMsg(parts[0].Header)
+	if err != nil || !reflect.DeepEqual(got, want) || string(parts[0].Body) != " x " {
+		t.Errorf("got %q %q, %v", got, parts[0].Body, err)
+	}
+	if size := partSize(&nats.Msg{Header: want, Data: []byte(" x ")}); size != len(body) {
+		t.Errorf("%d bytes, counted as %d", len(body), size)
+	}
 }
