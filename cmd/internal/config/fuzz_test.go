@@ -41,6 +41,7 @@ func FuzzLoadServe(f *testing.F) {
 		"\xff\xfe", "a: 1\n---\na: 2\n",
 		"server: http://[::1]:1/x\ntoken: '='\njson: true\ntimeout: 1h\n",
 		"data: .\nnats: {listen: ':0'}\nhttp: {insecure: true}\n",
+		"http: {token: '0123456789abcdef with blanks'}\n",
 	} {
 		f.Add([]byte(seed))
 	}
