@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -75,7 +77,8 @@ type Hooks struct {
 // ConsumeOption changes how [Consume] works.
 type ConsumeOption func(*consumer)
 
-// Concurrency is how many messages are fetched and handled at a time, 1 to 1,000; 10 by default.
+// Concurrency is how many messages are fetched and handled at a time, 1 to 1,000; 10 by default. As many more, at most,
+// are handled and not settled yet.
 func Concurrency(n int) ConsumeOption { return func(c *consumer) { c.atOnce = n } }
 
 // Timeout is how long one message may take. Then its context ends, its lease is extended no more, and it counts as
@@ -134,7 +137,9 @@ type consumer struct {
 	timeout time.Duration
 	drain   time.Duration
 	hooks   Hooks
-	log     *slog.Logger
+	// settling is how many messages are handled and not settled yet.
+	settling atomic.Int64
+	log      *slog.Logger
 
 	mu    sync.Mutex
 	said  time.Time // when trouble was logged last
@@ -208,6 +213,7 @@ func (c *consumer) fetch(ctx context.Context, f feed) error {
 		case <-ctx.Done():
 			return nil
 		}
+		runtime.Gosched() // handlers that are about to end free their slots too
 		n := 1
 	more:
 		for ; n < c.atOnce; n++ {
@@ -282,15 +288,13 @@ func (c *consumer) begin(ctx context.Context, got []*held, done func()) {
 	default:
 	}
 	for _, h := range got {
-		c.work.Go(func() {
-			defer done()
-			c.handle(context.WithoutCancel(ctx), h)
-		})
+		c.work.Go(func() { c.handle(context.WithoutCancel(ctx), h, done) })
 	}
 }
 
-// handle has one message handled and settles it.
-func (c *consumer) handle(ctx context.Context, h *held) {
+// handle has one message handled and settles it. It calls done once another message may be fetched in its place: while
+// few are being settled, that is before this one is, so that a fetch and an acknowledgement of many go at once.
+func (c *consumer) handle(ctx context.Context, h *held, done func()) {
 	if c.hooks.Begin != nil {
 		c.hooks.Begin(h.Delivery)
 	}
@@ -319,7 +323,16 @@ func (c *consumer) handle(ctx context.Context, h *held) {
 			err = cause
 		}
 	}
-	c.settle(ctx, h, err, time.Since(began))
+	took := time.Since(began)
+	few := c.settling.Add(1) <= int64(c.atOnce)
+	if few {
+		done()
+	}
+	c.settle(ctx, h, err, took)
+	c.settling.Add(-1)
+	if !few {
+		done()
+	}
 }
 
 // safely calls the handler, and turns a panic into an error.

@@ -173,6 +173,25 @@ func TestConsume_SettlesByWhatTheHandlerReturns(t *testing.T) {
 	})
 }
 
+// What is handled holds up no fetch while it is settled, up to as many messages as are handled at a time.
+func TestConsume_FetchesWhileItSettles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newScripted()
+		away := make(chan struct{})
+		s.settle = func(*held, verdict) error { <-away; return nil }
+		stop := s.begin(t, func(context.Context, Delivery) error { return nil }, Concurrency(3))
+		s.give("0", "1", "2", "3", "4", "5", "6", "7", "8", "9")
+		if synctest.Wait(); len(s.queue) != 4 {
+			t.Errorf("%d wait at the source, want 4: three slots, and as many that are settled", len(s.queue))
+		}
+		close(away)
+		s.wants(t, "0 ack", "1 ack", "2 ack", "3 ack", "4 ack", "5 ack", "6 ack", "7 ack", "8 ack", "9 ack")
+		if err := stop(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
 // What is fetched begins at once: nothing waits in a buffer while its lease runs.
 func TestConsume_FetchesNoMoreThanItHandles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

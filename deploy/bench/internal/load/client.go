@@ -64,6 +64,15 @@ type Message func(n int) *nats.Msg
 // Sync publishes messages 0 to want-1 from producers that each wait for one acknowledgement at a time. It stops early
 // at the limit. Any refusal is an error.
 func (c *Client) Sync(ctx context.Context, producers, want int, limit time.Duration, message Message) (Sent, error) {
+	return oneByOne(ctx, producers, want, limit, func(ctx context.Context, n int) error {
+		_, err := c.JS.PublishMsg(ctx, message(n))
+		return err
+	})
+}
+
+// oneByOne makes calls 0 to want-1 from producers that each make one at a time. It stops early at the limit.
+func oneByOne(ctx context.Context, producers, want int, limit time.Duration,
+	call func(ctx context.Context, n int) error) (Sent, error) {
 	began := time.Now()
 	return together(ctx, producers, want, began, func(ctx context.Context, next func() int) error {
 		for time.Since(began) < limit {
@@ -71,8 +80,8 @@ func (c *Client) Sync(ctx context.Context, producers, want int, limit time.Durat
 			if n >= want {
 				return nil
 			}
-			if _, err := c.JS.PublishMsg(ctx, message(n)); err != nil {
-				return fmt.Errorf("publish message %d: %w", n, err)
+			if err := call(ctx, n); err != nil {
+				return fmt.Errorf("push or call %d: %w", n, err)
 			}
 		}
 		return nil

@@ -20,18 +20,9 @@ func (c *Client) LibrarySync(ctx context.Context, producers, want int, limit tim
 	if err != nil {
 		return Sent{}, err
 	}
-	began := time.Now()
-	return together(ctx, producers, want, began, func(ctx context.Context, next func() int) error {
-		for time.Since(began) < limit {
-			n := next()
-			if n >= want {
-				return nil
-			}
-			if _, err := client.Push(ctx, message(n)); err != nil {
-				return fmt.Errorf("push %d: %w", n, err)
-			}
-		}
-		return nil
+	return oneByOne(ctx, producers, want, limit, func(ctx context.Context, n int) error {
+		_, err := client.Push(ctx, message(n))
+		return err
 	})
 }
 
@@ -39,24 +30,14 @@ func (c *Client) LibrarySync(ctx context.Context, producers, want int, limit tim
 // limit. Any refusal is an error.
 func (c *Client) DoorSync(ctx context.Context, producers, want int, limit time.Duration,
 	message Message) (Sent, error) {
-	began := time.Now()
-	return together(ctx, producers, want, began, func(ctx context.Context, next func() int) error {
-		for time.Since(began) < limit {
-			n := next()
-			if n >= want {
-				return nil
-			}
-			ctx, stop := context.WithTimeout(ctx, patience)
-			answer, err := c.conn.RequestMsgWithContext(ctx, message(n))
-			stop()
-			if err == nil {
-				err = refusal(answer)
-			}
-			if err != nil {
-				return fmt.Errorf("request %d: %w", n, err)
-			}
+	return oneByOne(ctx, producers, want, limit, func(ctx context.Context, n int) error {
+		ctx, stop := context.WithTimeout(ctx, patience)
+		defer stop()
+		answer, err := c.conn.RequestMsgWithContext(ctx, message(n))
+		if err != nil {
+			return err
 		}
-		return nil
+		return refusal(answer)
 	})
 }
 

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/tarry-mq/tarry/bridge/tarry"
 )
 
 // Pulls are consumers of tarry that pull over HTTP: each leases up to Size messages, acknowledges them together, and
@@ -99,6 +101,42 @@ func (p Pulls) Run(ctx context.Context, want int) (Sent, error) {
 }
 
 var errAll = errors.New("all have come")
+
+// Consume handles want messages with the library's Consume, and checks that none came twice or early.
+func Consume(ctx context.Context, url, topic string, workers, want int) (Sent, error) {
+	var mu sync.Mutex
+	seen := make(map[string]bool, want)
+	ctx, done := context.WithCancelCause(ctx)
+	defer done(nil)
+	began := time.Now()
+	var all time.Duration
+	handle := func(_ context.Context, d tarry.Delivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		if seen[d.UID] || time.Now().Before(d.Due) {
+			done(fmt.Errorf("message %s came twice or early", d.UID))
+		}
+		seen[d.UID] = true
+		return nil
+	}
+	ended := 0
+	settled := func(_ tarry.Delivery, _ time.Duration, failed, unsettled error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if ended++; failed != nil || unsettled != nil {
+			done(fmt.Errorf("consume: %w", errors.Join(failed, unsettled)))
+		} else if ended == want {
+			all = time.Since(began)
+			done(errAll)
+		}
+	}
+	err := tarry.Consume(ctx, tarry.FromPull(&tarry.Puller{URL: url}, topic), handle, tarry.Concurrency(workers),
+		tarry.WithHooks(tarry.Hooks{End: settled}))
+	if cause := context.Cause(ctx); err == nil && cause != errAll {
+		err = cause
+	}
+	return Sent{Count: len(seen), Began: began, Elapsed: all}, err
+}
 
 type pulled struct {
 	receipt string

@@ -35,7 +35,8 @@ func (b bench) pullTests() []Test {
 		{Name: report.PullOne, Systems: []System{
 			{report.Tarry, b.pullDrain(1, 1, b.plan.Calls)}, {report.Beanstalkd, b.beanstalkd(1, b.plan.Calls)}}},
 		{Name: report.Pull32, Systems: []System{
-			{report.Tarry, b.pullDrain(producers, 1, b.plan.Calls)}, {report.Asynq, b.asynq}}},
+			{report.Tarry, b.pullDrain(producers, 1, b.plan.Calls)},
+			{report.Consume, b.consume}, {report.Asynq, b.asynq}}},
 		{Name: report.PullWake, Systems: []System{{report.Tarry, b.pullWake}}, Alone: true},
 		{Name: report.PullWait, Systems: []System{{report.Tarry, b.pullWait}}, Alone: true},
 	}
@@ -45,6 +46,20 @@ func forPull(to []byte, _ int) []byte { return append(to, `,"deliver":"pull"`...
 
 // pullDrain pulls and acknowledges messages that are all due.
 func (b bench) pullDrain(consumers, size, want int) run {
+	return b.drainBy(want, func(ctx context.Context, url string) (load.Sent, error) {
+		return load.Pulls{URL: url, Consumers: consumers, Size: size, Topics: []string{dueSubject}}.Run(ctx, want)
+	})
+}
+
+// consume is pullDrain by the library's Consume with 32 workers.
+func (b bench) consume(ctx context.Context, s *stage.Scope) (Outcome, error) {
+	want := b.plan.Calls
+	return b.drainBy(want, func(ctx context.Context, url string) (load.Sent, error) {
+		return load.Consume(ctx, url, dueSubject, producers, want)
+	})(ctx, s)
+}
+
+func (b bench) drainBy(want int, drain func(ctx context.Context, url string) (load.Sent, error)) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
 		t := s.Tarry(b.program)
 		due := time.Now()
@@ -62,7 +77,7 @@ func (b bench) pullDrain(consumers, size, want int) run {
 		if err != nil {
 			return Outcome{}, err
 		}
-		sent, err := load.Pulls{URL: t.URL, Consumers: consumers, Size: size, Topics: []string{dueSubject}}.Run(ctx, want)
+		sent, err := drain(ctx, t.URL)
 		if err != nil {
 			return Outcome{}, err
 		}

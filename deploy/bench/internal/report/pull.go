@@ -14,6 +14,8 @@ func pullGoals() []goal {
 			peer: rate(PullOne, Beanstalkd), beside: "beanstalkd, reserve and delete", unit: perSecond},
 		{work: "pull and acknowledge, one by one, 32 consumers", own: rate(Pull32, Tarry), peer: rate(Pull32, Asynq),
 			beside: "asynq, 32 workers", least: 1, unit: perSecond},
+		{work: "Consume of the Go library, 32 workers", own: rate(Pull32, Consume), peer: rate(Pull32, Asynq),
+			beside: "asynq, 32 workers", least: 1.2, unit: perSecond},
 		{work: "wake-up of a poll, p99 at 1,000/s", own: figureOf{PullWake, Tarry, P99}, most: 10, unit: milliseconds},
 		{work: "5,000 polls wait on 200 topics, tarry's share of one core",
 			own: figureOf{PullWait, Tarry, CPUPercent("tarry")}, most: 3, unit: percent},
@@ -26,7 +28,7 @@ func (b *Book) writePull(w *strings.Builder) {
 	var rows strings.Builder
 	for _, of := range []struct{ test, work string }{{PullMany, "batches of 100"}, {PullOne, "one by one, one consumer"},
 		{Pull32, "one by one, 32 consumers"}} {
-		for _, system := range []string{Tarry, Beanstalkd, Asynq} {
+		for _, system := range []string{Tarry, Consume, Beanstalkd, Asynq} {
 			b.writeRow(&rows, of.work+", "+names(system), of.test, system, cells(perSecond, Rate),
 				cells(microseconds, CPUMicros("tarry"), CPUMicros("redis"), CPUMicros("beanstalkd"), CPUMicros("bench")))
 		}

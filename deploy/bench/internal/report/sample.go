@@ -48,6 +48,7 @@ const (
 	TarryTag  = "tarry-tag"
 	TarryDoor = "tarry-door"
 	TarryNATS = "tarry-nats"
+	Consume   = "consume" // tarry, by its Go library's Consume
 	Answered  = "answered"
 	Schedules = "schedules"
 	JetStream = "jetstream"

@@ -54,7 +54,8 @@ func count(n int, what string) string {
 
 // names are the systems as the tables call them.
 func names(system string) string {
-	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Schedules: "NATS schedules",
+	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Consume: "Consume of the library",
+		Schedules: "NATS schedules",
 		JetStream: "bare JetStream",
 		Redis:     "raw HSET+ZADD", Answered: "an answer after HSET+ZADD",
 		JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync",
