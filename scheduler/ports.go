@@ -282,6 +282,9 @@ type Head struct {
 	Due message.Milli
 	// Waiting and Claimed are how many messages wait in the bucket (lanes aside) and are in flight.
 	Waiting, Claimed int
+	// Over is when the first lease, or time to live of a message for pull, may be over: not later than that, but perhaps
+	// earlier, if that lease was settled or extended. It is 0 if there is none.
+	Over message.Milli
 	// Term is the stored term.
 	Term uint64
 	// Err is set if the bucket did not answer.

@@ -10,29 +10,51 @@ import (
 )
 
 const (
-	// lapseLeast and lapseMost bound the time between two looks for what is over. Any instance may lease at any time.
+	// lapseLeast and lapsePause are the least time between two looks for what is over, and the time after a failure.
 	lapseLeast = 20 * time.Millisecond
-	lapseMost  = 250 * time.Millisecond
+	lapsePause = 250 * time.Millisecond
 	lapseBatch = 500
 )
 
 // lapse ends, until ctx ends, what is over in a bucket: leases whose consumers did not answer, and times to live. It
-// needs no NATS. A failure waits for the next look.
+// needs no NATS. Any instance may lease at any time, so poll tells of what may be over earlier than lapse knows.
 func (l *leadership) lapse(ctx context.Context, bucket message.Bucket) error {
+	next := message.Milli(1) // look at once
 	for {
-		next, err := l.endOver(ctx, bucket)
-		wait := lapseMost
-		switch {
+		wait := time.Hour
+		if next > 0 {
+			wait = max(next.Time().Sub(l.cfg.Clock.Now()), 0)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case at := <-l.overs[bucket]:
+			if next == 0 || at < next {
+				next = at
+			}
+			continue
+		case <-time.After(wait):
+		}
+		var err error
+		pause := lapseLeast
+		switch next, err = l.endOver(ctx, bucket); {
 		case errors.Is(err, scheduler.ErrStaleTerm):
 			return err
-		case err != nil && !errors.Is(err, scheduler.ErrUncertified) && ctx.Err() == nil:
-			l.log.Warn().Err(err).Int("bucket", int(bucket)).Msg("leases that are over cannot be ended now")
-		case err == nil && next > 0:
-			wait = min(max(next.Time().Sub(l.cfg.Clock.Now()), lapseLeast), lapseMost)
+		case err != nil:
+			if !errors.Is(err, scheduler.ErrUncertified) && ctx.Err() == nil {
+				l.log.Warn().Err(err).Int("bucket", int(bucket)).Msg("leases that are over cannot be ended now")
+			}
+			next, pause = 1, lapsePause
 		}
-		if _ = scheduler.Sleep(ctx, wait); ctx.Err() != nil {
-			return nil
-		}
+		_ = scheduler.Sleep(ctx, pause)
+	}
+}
+
+// mayBeOver informs lapse of when something in a bucket may be over.
+func (l *leadership) mayBeOver(bucket message.Bucket, at message.Milli) {
+	select {
+	case l.overs[bucket] <- at:
+	default: // it has not taken the last look's answer yet, and takes the next one's
 	}
 }
 

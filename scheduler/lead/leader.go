@@ -95,8 +95,9 @@ func (r *Leader) Run(ctx context.Context, term uint64, lease func() time.Duratio
 	l := &leadership{Leader: r, term: term, lease: lease, lanes: newLaneBook(),
 		holds: newHolds(r.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], r.cfg.Timeline.Buckets())
-	l.away = make([]bool, len(l.scanners))
+	l.away, l.overs = make([]bool, len(l.scanners)), make([]chan message.Milli, len(l.scanners))
 	for bucket := range r.cfg.Timeline.Buckets() {
+		l.overs[bucket] = make(chan message.Milli, 1)
 		l.scanners[bucket].Store(newScanner(l, bucket))
 	}
 	r.leading.Store(l)

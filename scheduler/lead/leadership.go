@@ -21,18 +21,21 @@ type leadership struct {
 	holds      *holds
 	scanners   []atomic.Pointer[scanner] // the present scanner of each bucket
 	away       []bool                    // buckets that did not answer the last head look-up; used only by poll
+	overs      []chan message.Milli      // of each bucket, capacity 1: when something may be over
 	intakeAway atomic.Pointer[time.Time] // when the intake's consumer last did not answer
 }
 
 // How often the leader's safety net runs.
 const (
 	pollNear   = 100 * time.Millisecond // between head reads while a head is near
-	pollFar    = time.Second            // and while all are far
+	pollLeased = 250 * time.Millisecond // while all are far and messages are leased
+	pollFar    = time.Second            // and otherwise
 	nearHead   = 2 * time.Second
 	sweepBatch = 500
 	trimBatch  = 1000
 	trimWhile  = 200 * time.Millisecond // at most, per bucket and round
 	trimPause  = time.Second            // between rounds
+	trimIdle   = 5 * time.Second        // while nothing is forgotten
 	// trimCalm is how long NATS and the journal must have been available before ends are forgotten. After an outage the
 	// intake delivers earlier pushes again, up to three of its AckWaits later. It also does so after pushes were handed
 	// back because the journal could not keep them. Only the memory of ends recognizes these repeats.
@@ -99,7 +102,7 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	trimmed, away := time.Now(), time.Now()
+	trimmed, pause, away := time.Now(), trimPause, time.Now()
 	calm := min(trimCalm, l.cfg.EndedKeep) // EndedKeep is shorter only in tests
 	for {
 		select {
@@ -113,36 +116,35 @@ func (l *leadership) poll(ctx context.Context) error {
 		if at := l.intakeAway.Load(); at != nil && at.After(away) {
 			away = *at
 		}
-		if time.Since(trimmed) >= trimPause {
+		if time.Since(trimmed) >= pause {
 			var longer time.Duration
 			if time.Since(away) < calm {
 				longer = max(trimLatest-l.cfg.EndedKeep, 0)
 			}
-			early := 0
+			forgotten := 0
 			for bucket, away := range l.away {
 				if !away { // waiting for its time-out would delay the others
-					early += l.scanners[bucket].Load().trim(ctx, longer)
+					forgotten += l.scanners[bucket].Load().trim(ctx, longer)
 				}
 			}
-			if early > 0 && longer > 0 {
-				l.metrics.early.Add(float64(early))
-				l.log.Warn().Int("messages", early).Msg("ends are forgotten although NATS or the journal was away " +
+			if forgotten > 0 && longer > 0 {
+				l.metrics.early.Add(float64(forgotten))
+				l.log.Warn().Int("messages", forgotten).Msg("ends are forgotten although NATS or the journal was away " +
 					"for a day: a push whose acknowledgement was lost may be delivered again")
 			}
-			trimmed = time.Now()
+			trimmed, pause = time.Now(), trimPause
+			if forgotten == 0 {
+				pause = trimIdle
+			}
 		}
-		near, err := l.look(ctx)
+		next, err := l.look(ctx)
 		if l.over(err) {
 			return err
 		}
 		if err != nil && !errors.Is(err, scheduler.ErrUncertified) && ctx.Err() == nil {
 			l.log.Warn().Err(err).Uint64("term", l.term).Msg("head read failed")
 		}
-		if near {
-			timer.Reset(pollNear)
-		} else {
-			timer.Reset(pollFar)
-		}
+		timer.Reset(next)
 	}
 }
 
@@ -157,8 +159,8 @@ func (l *leadership) watchIntake(ctx context.Context) error {
 	return nil
 }
 
-// look does one round of poll and reports whether a head is near.
-func (l *leadership) look(ctx context.Context) (near bool, err error) {
+// look does one round of poll and returns how long it is until the next.
+func (l *leadership) look(ctx context.Context) (next time.Duration, err error) {
 	// An answer concerns the scans that ran when the question was asked. A bucket that was made whole since then has a
 	// new scan, which must not end because of an earlier error.
 	asked := make([]*scanner, len(l.scanners))
@@ -171,8 +173,9 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 		return err
 	})
 	if err != nil && (len(heads) == 0 || l.cfg.Whole == nil) {
-		return false, fmt.Errorf("read heads: %w", err)
+		return pollFar, fmt.Errorf("read heads: %w", err)
 	}
+	next = pollFar
 	now := l.cfg.Clock.Milli()
 	inFlight := 0
 	for i, h := range heads {
@@ -184,10 +187,16 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 			continue
 		}
 		if h.Term > l.term {
-			return false, fmt.Errorf("bucket %d knows term %d: %w", i, h.Term, scheduler.ErrStaleTerm)
+			return pollFar, fmt.Errorf("bucket %d knows term %d: %w", i, h.Term, scheduler.ErrStaleTerm)
+		}
+		if h.Over > 0 {
+			next = min(next, pollLeased)
+			l.mayBeOver(message.Bucket(i), h.Over)
 		}
 		if h.Due > 0 {
-			near = near || h.Due < now.Add(nearHead)
+			if h.Due < now.Add(nearHead) {
+				next = pollNear
+			}
 			sc.inbox.nudge(h.Due)
 			if h.Due <= now {
 				sc.inbox.rouse() // it may sleep by a clock that was behind
@@ -201,9 +210,9 @@ func (l *leadership) look(ctx context.Context) (near bool, err error) {
 	l.metrics.inFlight.Set(float64(inFlight))
 	l.metrics.parkedLanes.Set(float64(l.lanes.count()))
 	if err != nil && !errors.Is(err, scheduler.ErrUncertified) { // each scanner gets this error, and logs it itself
-		return near, fmt.Errorf("%w: read heads: %v", scheduler.ErrUnavailable, err)
+		return next, fmt.Errorf("%w: read heads: %v", scheduler.ErrUnavailable, err)
 	}
-	return near, nil
+	return next, nil
 }
 
 // nextBeat returns the next whole multiple of pace by the clock that due times are compared with. Due times are whole

@@ -17,6 +17,7 @@ type settler struct {
 	shared
 	copies  copies
 	ready   chan struct{} // capacity 1: there are results
+	hurry   chan struct{} // capacity 1: they wait no longer than settleBeat
 	stopped chan struct{} // closed when the scanner hands over nothing more
 
 	mu      sync.Mutex
@@ -42,13 +43,16 @@ type result struct {
 
 const (
 	settleBatch = 1000
-	// settlePause is the most that answers wait for more of them while few arrive. No consumer waits for it: only the
-	// in_flight state lasts longer.
-	settlePause = 5 * time.Millisecond
+	// settleBeat gathers answers that came together, so that failures are returned in the order of their messages.
+	settleBeat = 5 * time.Millisecond
+	// settlePause is the most that deliveries wait for more of them, while fewer than settleMany arrive and none fails.
+	// No consumer waits for it: only the in_flight state lasts longer. A script costs more than the messages in it.
+	settlePause = 20 * time.Millisecond
+	settleMany  = 250
 )
 
 func newSettler(sh shared) *settler {
-	st := &settler{shared: sh, ready: make(chan struct{}, 1), stopped: make(chan struct{})}
+	st := &settler{shared: sh, ready: make(chan struct{}, 1), hurry: make(chan struct{}, 1), stopped: make(chan struct{})}
 	st.copies = copies{l: sh.l, put: st.put, tries: map[message.UID]vain{}}
 	return st
 }
@@ -57,8 +61,12 @@ func newSettler(sh shared) *settler {
 func (st *settler) put(r result) {
 	st.mu.Lock()
 	st.results = append(st.results, r)
+	hurry := len(st.results) >= settleMany || r.outcome.Kind != scheduler.Delivered
 	st.mu.Unlock()
 	scheduler.Signal(st.ready)
+	if hurry {
+		scheduler.Signal(st.hurry)
+	}
 }
 
 // run ends and returns claimed messages until ctx ends and the scanner has stopped. It then waits for the missing
@@ -70,7 +78,12 @@ func (st *settler) run(ctx context.Context) error {
 		case <-st.stopped:
 			return st.drain(context.WithoutCancel(ctx))
 		}
-		_ = scheduler.Sleep(ctx, time.Until(st.l.nextBeat(settlePause)))
+		select {
+		case <-st.hurry:
+			_ = scheduler.Sleep(ctx, time.Until(st.l.nextBeat(settleBeat)))
+		case <-time.After(time.Until(st.l.nextBeat(settlePause))):
+		case <-ctx.Done():
+		}
 		if err := st.round(ctx); over(err) {
 			return err
 		} else if err != nil {

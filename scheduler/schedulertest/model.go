@@ -174,8 +174,11 @@ type view struct {
 func (m *model) look(tl scheduler.Timeline) (v view) {
 	line := func(format string, args ...any) { v.lines = append(v.lines, fmt.Sprintf(format, args...)) }
 	heads, err := tl.Heads(m.ctx)
+	v.heads = slices.Clone(heads)
+	for i := range heads {
+		heads[i].Over = 0 // Redis may name an earlier time
+	}
 	line("heads %+v%s", heads, short(err))
-	v.heads = heads
 	for bucket := range m.o.Buckets {
 		lanes, err := tl.Lanes(m.ctx, bucket)
 		line("lanes of %d: %q%s", bucket, lanes, short(err))
@@ -262,6 +265,11 @@ func (m *model) differ(want, got view) string {
 	for i := range want.lines {
 		if want.lines[i] != got.lines[i] {
 			fmt.Fprintf(&b, "want %s\n got %s\n", want.lines[i], got.lines[i])
+		}
+	}
+	for i := range want.heads {
+		if w, g := want.heads[i].Over, got.heads[i].Over; w > 0 && (g == 0 || g > w) {
+			fmt.Fprintf(&b, "want a head of %d that may be over at %d\n got %d\n", i, w, g)
 		}
 	}
 	for i := range want.infos {

@@ -182,7 +182,8 @@ func (t *Timeline) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	silent := 0
 	for n := range t.Buckets() {
 		heads[n].Err = t.see(ctx, n, func(b *bucket) {
-			heads[n] = scheduler.Head{Due: head(b.due), Waiting: len(b.due), Claimed: len(b.claimed), Term: b.term}
+			heads[n] = scheduler.Head{Due: head(b.due), Waiting: len(b.due), Claimed: len(b.claimed), Term: b.term,
+				Over: b.firstOver()}
 		})
 		if heads[n].Err != nil {
 			silent++

@@ -534,11 +534,17 @@ func (b *bucket) over(limit int, now message.Milli, page *scheduler.LeasePage) {
 	for _, s := range b.expiring.least(int64(now), limit-len(page.Leases)) {
 		page.Leases = append(page.Leases, b.leaseInfo(b.entries[s.uid]))
 	}
+	page.Due = b.firstOver()
+}
+
+// firstOver returns when the first lease or time to live is over, or 0.
+func (b *bucket) firstOver() (first message.Milli) {
 	for _, o := range []order{b.leases, b.expiring} {
-		if len(o) > 0 && (page.Due == 0 || message.Milli(o[0].rank) < page.Due) {
-			page.Due = message.Milli(o[0].rank)
+		if len(o) > 0 && (first == 0 || message.Milli(o[0].rank) < first) {
+			first = message.Milli(o[0].rank)
 		}
 	}
+	return first
 }
 
 // leasesOf lists a page of a topic's leases by their end and uid.

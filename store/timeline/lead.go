@@ -215,7 +215,7 @@ func (t *Redis) Heads(ctx context.Context) ([]scheduler.Head, error) {
 	heads := make([]scheduler.Head, len(t.keys))
 	failed := t.askEach(ctx, t.allBuckets(), "heads", nil, func(bucket message.Bucket, a *answer) error {
 		heads[bucket] = scheduler.Head{Due: a.due("due"), Waiting: a.count("waiting"), Claimed: a.count("claimed"),
-			Term: a.optional("term")}
+			Term: a.optional("term"), Over: message.Milli(a.optional("over"))}
 		return a.done()
 	}, false)
 	for bucket, err := range failed {

@@ -67,9 +67,6 @@ else
     local record = redis.call('HGET', MSG, found[i])
     row(found[i], record and sound(record) and topic(record) or '', found[i + 1])
   end
-  local lapse, expiry = head(LEASING), head(EXPIRES)
-  if lapse or expiry then
-    result[1] = string.format('%.0f', math.min(tonumber(lapse or expiry), tonumber(expiry or lapse)))
-  end
+  result[1] = first_over()
 end
 return result

@@ -55,6 +55,13 @@ local function holder(uid, record) return redis.call('HGET', pulled(record) and 
 -- head returns the lowest score of an order, or nil if it is empty.
 local function head(key) return redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] end
 
+-- first_over returns when the first lease or time to live may be over, in ms, or '' if there is none.
+local function first_over()
+  local lapse, expiry = head(LEASING), head(EXPIRES)
+  if not lapse and not expiry then return '' end
+  return string.format('%.0f', math.min(tonumber(lapse or expiry), tonumber(expiry or lapse)))
+end
+
 -- meta returns the part of a packed message before its headers.
 local function meta(packed)
   return string.sub(packed, 1, struct.unpack('>I2', packed, 12))
