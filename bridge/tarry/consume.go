@@ -66,7 +66,7 @@ var ErrDrained = errors.New("tarry: the consumer stops")
 // Hooks observe a consumer. Each may be nil; they are called from the consumer's goroutines and hold them up.
 type Hooks struct {
 	// Begin is called before the handler, and End once its message is settled: with the time that the handler took, its
-	// error, and the error of settling the message, which is then delivered again.
+	// error, and the error of settling the message, which is then delivered again. Another message may Begin before that.
 	Begin func(Delivery)
 	End   func(d Delivery, took time.Duration, failed, unsettled error)
 	// Trouble is called with each error of fetching and extending, which Consume tries again, and with ErrNotJournaled
@@ -204,7 +204,7 @@ func Consume(ctx context.Context, source Source, handler Handler, opts ...Consum
 	return nil
 }
 
-// fetch keeps up to atOnce messages of one feed in work until ctx ends. It returns a refusal.
+// fetch keeps up to atOnce messages of one feed with handlers until ctx ends. It returns a refusal.
 func (c *consumer) fetch(ctx context.Context, f feed) error {
 	slots := make(chan struct{}, c.atOnce)
 	for wait := pauseLeast; ; {
@@ -295,6 +295,8 @@ func (c *consumer) begin(ctx context.Context, got []*held, done func()) {
 // handle has one message handled and settles it. It calls done once another message may be fetched in its place: while
 // few are being settled, that is before this one is, so that a fetch and an acknowledgement of many go at once.
 func (c *consumer) handle(ctx context.Context, h *held, done func()) {
+	done = sync.OnceFunc(done)
+	defer done()
 	if c.hooks.Begin != nil {
 		c.hooks.Begin(h.Delivery)
 	}
@@ -324,15 +326,11 @@ func (c *consumer) handle(ctx context.Context, h *held, done func()) {
 		}
 	}
 	took := time.Since(began)
-	few := c.settling.Add(1) <= int64(c.atOnce)
-	if few {
+	if c.settling.Add(1) <= int64(c.atOnce) {
 		done()
 	}
 	c.settle(ctx, h, err, took)
 	c.settling.Add(-1)
-	if !few {
-		done()
-	}
 }
 
 // safely calls the handler, and turns a panic into an error.

@@ -25,5 +25,5 @@
 //
 // A message takes one path: claim, flight, dispatch, publisher, put, judge, write, and out of flight. leadership.poll
 // is the safety net: it reads the head and the number of claims of every bucket, and nudges a scanner that missed
-// something.
+// something. It also tells lapse, which ends leases and times to live in each bucket, when the first may be over.
 package lead

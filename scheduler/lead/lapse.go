@@ -13,6 +13,9 @@ const (
 	// lapseLeast and lapsePause are the least time between two looks for what is over, and the time after a failure.
 	lapseLeast = 20 * time.Millisecond
 	lapsePause = 250 * time.Millisecond
+	// lapseMost is the time after which lapse looks although it knows of nothing: poll, which tells it, may be held up by
+	// another bucket.
+	lapseMost  = 5 * time.Second
 	lapseBatch = 500
 )
 
@@ -21,9 +24,9 @@ const (
 func (l *leadership) lapse(ctx context.Context, bucket message.Bucket) error {
 	next := message.Milli(1) // look at once
 	for {
-		wait := time.Hour
+		wait := lapseMost
 		if next > 0 {
-			wait = max(next.Time().Sub(l.cfg.Clock.Now()), 0)
+			wait = min(max(next.Time().Sub(l.cfg.Clock.Now()), 0), lapseMost)
 		}
 		select {
 		case <-ctx.Done():

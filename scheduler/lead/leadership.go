@@ -28,12 +28,12 @@ type leadership struct {
 // How often the leader's safety net runs.
 const (
 	pollNear   = 100 * time.Millisecond // between head reads while a head is near
-	pollLeased = 250 * time.Millisecond // while all are far and messages are leased
+	pollLeased = 250 * time.Millisecond // while all are far, and messages are leased or may expire unpulled
 	pollFar    = time.Second            // and otherwise
 	nearHead   = 2 * time.Second
 	sweepBatch = 500
 	trimBatch  = 1000
-	trimWhile  = 200 * time.Millisecond // at most, per bucket and round
+	trimWhile  = 200 * time.Millisecond // at most, per round, which begins at another bucket each time
 	trimPause  = time.Second            // between rounds
 	trimIdle   = 5 * time.Second        // while nothing is forgotten
 	// trimCalm is how long NATS and the journal must have been available before ends are forgotten. After an outage the
@@ -103,6 +103,7 @@ func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	trimmed, pause, away := time.Now(), trimPause, time.Now()
+	first := 0
 	calm := min(trimCalm, l.cfg.EndedKeep) // EndedKeep is shorter only in tests
 	for {
 		select {
@@ -121,12 +122,14 @@ func (l *leadership) poll(ctx context.Context) error {
 			if time.Since(away) < calm {
 				longer = max(trimLatest-l.cfg.EndedKeep, 0)
 			}
-			forgotten := 0
-			for bucket, away := range l.away {
-				if !away { // waiting for its time-out would delay the others
-					forgotten += l.scanners[bucket].Load().trim(ctx, longer)
+			forgotten, until := 0, time.Now().Add(trimWhile)
+			for i := range l.away {
+				bucket := (first + i) % len(l.away)
+				if !l.away[bucket] { // waiting for its time-out would delay the others
+					forgotten += l.scanners[bucket].Load().trim(ctx, longer, until)
 				}
 			}
+			first++
 			if forgotten > 0 && longer > 0 {
 				l.metrics.early.Add(float64(forgotten))
 				l.log.Warn().Int("messages", forgotten).Msg("ends are forgotten although NATS or the journal was away " +
@@ -245,10 +248,10 @@ func waitFor(signal <-chan struct{}, d time.Duration) {
 	}
 }
 
-// trim forgets ends that have been kept long enough, and longer, in bounded steps and for a bounded time. After a
-// failure it waits for the next round. It returns how many ends it forgot.
-func (sh *shared) trim(ctx context.Context, longer time.Duration) (forgotten int) {
-	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
+// trim forgets ends that have been kept long enough, and longer, in bounded steps until a time. After a failure it
+// waits for the next round. It returns how many ends it forgot.
+func (sh *shared) trim(ctx context.Context, longer time.Duration, until time.Time) (forgotten int) {
+	for time.Now().Before(until) {
 		var n int
 		err := sh.l.call(ctx, func(ctx context.Context) (err error) {
 			n, err = sh.l.cfg.Timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.cfg.Clock.Milli().Add(-longer), trimBatch)

@@ -178,6 +178,7 @@ func (sc *scanner) step(ctx context.Context) (bool, error) {
 	sc.adoptLanes()
 	room := sc.room()
 	if room <= 0 {
+		scheduler.Signal(sc.settler.hurry)
 		return false, nil // the settler rouses the scanner when there is room
 	}
 	first, second := sc.stepBucket, sc.stepLane

@@ -45,8 +45,9 @@ const (
 	settleBatch = 1000
 	// settleBeat gathers answers that came together, so that failures are returned in the order of their messages.
 	settleBeat = 5 * time.Millisecond
-	// settlePause is the most that deliveries wait for more of them, while fewer than settleMany arrive and none fails.
-	// No consumer waits for it: only the in_flight state lasts longer. A script costs more than the messages in it.
+	// settlePause is the most that deliveries wait for more of them, while fewer than settleMany arrive, none fails or
+	// goes to a lane, and the scanner has room. No consumer waits for it: only the in_flight state lasts longer. A script
+	// costs more than the messages in it.
 	settlePause = 20 * time.Millisecond
 	settleMany  = 250
 )
@@ -61,7 +62,7 @@ func newSettler(sh shared) *settler {
 func (st *settler) put(r result) {
 	st.mu.Lock()
 	st.results = append(st.results, r)
-	hurry := len(st.results) >= settleMany || r.outcome.Kind != scheduler.Delivered
+	hurry := len(st.results) >= settleMany || r.outcome.Kind != scheduler.Delivered || r.park != ""
 	st.mu.Unlock()
 	scheduler.Signal(st.ready)
 	if hurry {

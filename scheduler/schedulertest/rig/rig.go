@@ -2,6 +2,7 @@
 package rig
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"sync"
@@ -103,6 +104,7 @@ type Rig struct {
 	Metrics  *prometheus.Registry // of the scheduler that was made last
 	Log      zerolog.Logger       // of a scheduler that is made from now on
 	DeadKeep time.Duration
+	Window   int                         // likewise: how many messages may be in flight; 0 for 4,096
 	Journal  scheduler.Journal           // of a scheduler that is made from now on; nil for none
 	Names    time.Duration               // likewise: how long that is asked about names
 	Sure     bool                        // likewise: whether a push needs its answer
@@ -200,7 +202,8 @@ func (r *Rig) Over(store scheduler.Timeline, publisher scheduler.Publisher) *Ins
 	var s *scheduler.Scheduler
 	l, err := lead.New(lead.Config{
 		Timeline: store, Publisher: publisher, Clock: r.Clock, Topics: r.settings, Journal: r.Journal,
-		Intake: r.Intake, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3,
+		Intake: r.Intake, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
+		Pending: cmp.Or(r.Window, 4096), Attempts: 3,
 		CallTimeout: time.Second, StopTimeout: 5 * time.Second, Whole: r.Whole, Log: r.Log, Registerer: r.Metrics,
 		Hasten: func(bucket message.Bucket, earlier []scheduler.Earlier) { s.Hasten(bucket, earlier) },
 	})
