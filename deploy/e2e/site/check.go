@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/deploy/check/history"
 )
 
 // The rules of check.
@@ -62,6 +64,12 @@ func Check(h *History) []Violation {
 		}
 	}
 	c.terms()
+	if len(c.found) == 0 { // what deploy/check knows of the same promises agrees
+		for _, v := range history.Check(h.eventsLocked()) {
+			seq, _ := strconv.Atoi(v.Message)
+			c.fail(v.Rule, seq, "%s", v.What)
+		}
+	}
 	return c.found
 }
 

@@ -1,0 +1,153 @@
+package history
+
+import (
+	"fmt"
+	"slices"
+	"time"
+)
+
+// Violation is a promise that a history breaks.
+type Violation struct {
+	Rule    string // the promise's number and a word
+	Message string // the recorder's name of the message, if one is concerned
+	What    string
+}
+
+func (v Violation) String() string {
+	if v.Message == "" {
+		return v.Rule + ": " + v.What
+	}
+	return v.Rule + ": message " + v.Message + ": " + v.What
+}
+
+// Check holds a history against the promises.
+func Check(all []Event) []Violation {
+	c := checker{messages: map[string]*story{}, calls: map[int]*call{}}
+	c.read(all)
+	for _, rule := range []func(){c.wellFormed, c.p1Lost, c.p2Early, c.p3Terms, c.p4Canceled, c.p4Denied, c.p5Contents,
+		c.p5Repeats, c.p5Attempts, c.p5Leases, c.p5Ends} {
+		rule()
+	}
+	return c.found
+}
+
+type checker struct {
+	messages map[string]*story // by the recorder's name
+	order    []*story          // the same, in the order of their first events
+	calls    map[int]*call
+	leaders  []Event
+	faults   []*call
+	found    []Violation
+}
+
+// story is what happened to one message.
+type story struct {
+	name        string
+	pushes      []*call
+	cancels     []*call
+	reschedules []*call
+	settles     []*call
+	deliveries  []Event
+	leases      []Event
+	ends        []Event
+}
+
+// call is a call with its answer. Without one its outcome is unknown.
+type call struct {
+	begun, ended Event // ended has no time if no answer came
+	stray        bool  // another call has its number
+}
+
+func (c *call) ok() bool   { return c.ended.Phase == OK }
+func (c *call) fail() bool { return c.ended.Phase == Fail }
+
+// over returns when the call had its effect at the latest. That of an unknown outcome may come at any time.
+func (c *call) over() (time.Time, bool) { return c.ended.At, c.ok() }
+
+// covers reports whether a fault may show at some time from one to another.
+func (c *call) covers(from, to time.Time) bool {
+	return !to.Before(c.begun.At) && (c.ended.At.IsZero() || !from.After(c.ended.At))
+}
+
+func (c *checker) fail(rule, message, format string, args ...any) {
+	c.found = append(c.found, Violation{rule, message, fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) of(name string) *story {
+	s := c.messages[name]
+	if s == nil {
+		s = &story{name: name}
+		c.messages[name], c.order = s, append(c.order, s)
+	}
+	return s
+}
+
+// read sorts events into calls and stories.
+func (c *checker) read(all []Event) {
+	all = slices.Clone(all)
+	slices.SortStableFunc(all, func(a, b Event) int { return a.At.Compare(b.At) })
+	for _, e := range all {
+		switch {
+		case e.Phase == Invoke:
+			one := &call{begun: e, stray: c.calls[e.Call] != nil}
+			c.calls[e.Call] = one
+			c.begin(one)
+		case e.Phase != "":
+			one := c.calls[e.Call]
+			if one == nil || !one.ended.At.IsZero() || one.begun.Kind != e.Kind {
+				c.fail("history: answers", e.Message, "an answer of %s without its call, number %d", e.Kind, e.Call)
+				continue
+			}
+			one.ended = e
+		case e.Kind == Lead:
+			c.leaders = append(c.leaders, e)
+		case e.Kind == Deliver:
+			s := c.of(e.Message)
+			s.deliveries = append(s.deliveries, e)
+		case e.Kind == Lease:
+			s := c.of(e.Message)
+			s.leases = append(s.leases, e)
+		case e.Kind == End:
+			s := c.of(e.Message)
+			s.ends = append(s.ends, e)
+		}
+	}
+}
+
+func (c *checker) begin(one *call) {
+	if one.begun.Kind == Fault {
+		c.faults = append(c.faults, one)
+		return
+	}
+	s := c.of(one.begun.Message)
+	switch one.begun.Kind {
+	case Push:
+		s.pushes = append(s.pushes, one)
+	case Cancel:
+		s.cancels = append(s.cancels, one)
+	case Reschedule:
+		s.reschedules = append(s.reschedules, one)
+	case Settle:
+		s.settles = append(s.settles, one)
+	}
+}
+
+// may reports whether a fault of a word may show at a time.
+func (c *checker) may(word string, at time.Time) bool { return c.mayWithin(word, at, at) }
+
+func (c *checker) mayWithin(word string, from, to time.Time) bool {
+	return slices.ContainsFunc(c.faults, func(f *call) bool { return f.begun.Word == word && f.covers(from, to) })
+}
+
+// seen are the times at which consumers got a message.
+func (s *story) seen() []Event { return slices.Concat(s.deliveries, s.leases) }
+
+// kept returns the first push that was answered OK.
+func (s *story) kept() *call {
+	for _, p := range s.pushes {
+		if p.ok() {
+			return p
+		}
+	}
+	return nil
+}

@@ -1,0 +1,232 @@
+package history
+
+import (
+	"cmp"
+	"maps"
+	"slices"
+	"time"
+)
+
+// wellFormed: each call has its own number.
+func (c *checker) wellFormed() {
+	for _, n := range slices.Sorted(maps.Keys(c.calls)) {
+		if one := c.calls[n]; one.stray {
+			c.fail("history: calls", one.begun.Message, "two calls have the number %d", n)
+		}
+	}
+}
+
+// p1Lost: what was acknowledged is delivered, or ends where it can be seen, or was perhaps canceled.
+func (c *checker) p1Lost() {
+	for _, s := range c.order {
+		kept := s.kept()
+		if kept == nil || len(s.seen()) > 0 || len(s.ends) > 0 || c.mayWithin(Loss, kept.begun.At, kept.ended.At) {
+			continue
+		}
+		if slices.ContainsFunc(s.cancels, func(k *call) bool { return !k.fail() }) {
+			continue
+		}
+		c.fail("P1 kept", s.name, "acknowledged at %s as %s, and never seen", stamp(kept.ended.At), kept.ended.UID)
+	}
+}
+
+// p2Early: nobody sees a message before the least time that may have been its due time then. A due time is out of
+// question once a change to another, made after it, was answered OK.
+func (c *checker) p2Early() {
+	for _, s := range c.order {
+		for _, seen := range s.seen() {
+			if least, known := s.leastDue(seen.At); known && seen.At.Before(least) {
+				c.fail("P2 never early", s.name, "%s early: seen at %s by %s, due at %s", least.Sub(seen.At), stamp(seen.At),
+					by(seen), stamp(least))
+			}
+		}
+	}
+}
+
+// leastDue returns the earliest due time that a message may have had at a time, if all that it may have had are known.
+func (s *story) leastDue(at time.Time) (least time.Time, known bool) {
+	changes := slices.DeleteFunc(slices.Concat(s.pushes, s.reschedules), func(one *call) bool {
+		return one.fail() || one.begun.At.After(at)
+	})
+	for _, one := range changes {
+		over, sure := one.over()
+		replaced := sure && slices.ContainsFunc(changes, func(next *call) bool {
+			ended, done := next.over()
+			return done && next.begun.Kind == Reschedule && next.begun.At.After(over) && !ended.After(at)
+		})
+		if replaced {
+			continue
+		}
+		due := one.begun.Due
+		if one.ok() && !one.ended.Due.IsZero() {
+			due = one.ended.Due
+		}
+		if due.IsZero() {
+			return due, false
+		}
+		if !known || due.Before(least) {
+			least, known = due, true
+		}
+	}
+	return least, known
+}
+
+// p3Terms: leaderships have rising terms, in the order in which they began.
+func (c *checker) p3Terms() {
+	for i := 1; i < len(c.leaders); i++ {
+		if before, now := c.leaders[i-1], c.leaders[i]; now.Term <= before.Term {
+			c.fail("P3 one leader", "", "%s led term %d at %s, after %s led term %d at %s", by(now), now.Term, stamp(now.At),
+				by(before), before.Term, stamp(before.At))
+		}
+	}
+}
+
+// Words of a cancel's answer that say what became of a message.
+const (
+	canceled  = "canceled"
+	delivered = "already_delivered"
+)
+
+// p4Canceled: a message whose cancel was answered OK is delivered to nobody, neither before nor after. One that
+// consumers pull may have come before, and was sent back.
+func (c *checker) p4Canceled() {
+	for _, s := range c.order {
+		for _, k := range s.cancels {
+			if !k.ok() || k.ended.Word != canceled {
+				continue
+			}
+			for _, seen := range s.seen() {
+				if seen.Kind == Deliver || seen.At.After(k.ended.At) {
+					c.fail("P4 honest cancel", s.name, "canceled at %s, seen at %s by %s", stamp(k.ended.At), stamp(seen.At),
+						by(seen))
+				}
+			}
+		}
+	}
+}
+
+// consumerLag is what a consumer may be behind, on a busy machine, what it was sent.
+const consumerLag = 5 * time.Second
+
+// p4Denied: a message of which a cancel says that it was delivered has been.
+func (c *checker) p4Denied() {
+	for _, s := range c.order {
+		for _, k := range s.cancels {
+			if k.ended.Word != delivered || len(s.seen()) == 0 {
+				continue
+			}
+			if !slices.ContainsFunc(s.seen(), func(e Event) bool { return !e.At.After(k.ended.At.Add(consumerLag)) }) {
+				c.fail("P4 honest cancel", s.name, "already delivered, it was said at %s; first seen at %s",
+					stamp(k.ended.At), stamp(s.seen()[0].At))
+			}
+		}
+	}
+}
+
+// p5Contents: one uid, and one attempt of it, never carry two contents, and a message has the body that was pushed.
+func (c *checker) p5Contents() {
+	owner := map[string]string{}
+	for _, s := range c.order {
+		for _, seen := range s.seen() {
+			if len(s.pushes) == 0 {
+				c.fail("P5 one content", s.name, "seen at %s by %s, and nobody pushed it", stamp(seen.At), by(seen))
+				continue
+			}
+			if other, taken := owner[seen.UID]; taken && other != s.name {
+				c.fail("P5 one content", s.name, "its uid %s is that of message %s", seen.UID, other)
+			}
+			owner[seen.UID] = s.name
+			if !slices.ContainsFunc(s.pushes, func(p *call) bool { return p.begun.Body == seen.Body }) {
+				c.fail("P5 one content", s.name, "seen at %s with the body %.48q", stamp(seen.At), seen.Body)
+			}
+			if kept := s.kept(); kept != nil && kept.ended.UID != "" && kept.ended.UID != seen.UID &&
+				!c.mayWithin(Loss, kept.begun.At, kept.ended.At) {
+				c.fail("P5 one content", s.name, "answered as %s, seen as %s", kept.ended.UID, seen.UID)
+			}
+		}
+	}
+}
+
+// p5Repeats: a delivery that names the same attempt once more is the fault of something.
+func (c *checker) p5Repeats() {
+	for _, s := range c.order {
+		first := map[int]Event{}
+		for _, seen := range s.deliveries {
+			before, again := first[seen.Attempt]
+			if again && !c.may(Repeats, seen.At) && !c.may(Loss, seen.At) {
+				c.fail("P5 no repeat", s.name, "attempt %d at %s and again at %s", seen.Attempt, stamp(before.At),
+					stamp(seen.At))
+			}
+			if !again {
+				first[seen.Attempt] = seen
+			}
+		}
+	}
+}
+
+// p5Attempts: each lease of a message is one try more than the one before, but for one after a release.
+func (c *checker) p5Attempts() {
+	for _, s := range c.order {
+		for i := 1; i < len(s.leases); i++ {
+			before, now := s.leases[i-1], s.leases[i]
+			same, more := now.Attempt == before.Attempt, now.Attempt == before.Attempt+1
+			released, sure := s.released(before.Receipt)
+			switch {
+			case c.may(Loss, now.At), now.Receipt == before.Receipt && same:
+			case released && sure && same, released && !sure && (same || more), !released && more:
+			default:
+				c.fail("P5 attempts rise", s.name, "attempt %d at %s after %d at %s", now.Attempt, stamp(now.At),
+					before.Attempt, stamp(before.At))
+			}
+		}
+	}
+}
+
+// released reports whether a lease may have been given back, and whether it certainly was.
+func (s *story) released(receipt string) (maybe, sure bool) {
+	for _, k := range s.settles {
+		if k.begun.Receipt == receipt && k.begun.Word == "release" && !k.fail() {
+			maybe, sure = true, sure || k.ok()
+		}
+	}
+	return maybe, sure
+}
+
+// p5Leases: no two leases of a message overlap: the one before is over, or was settled, once the next begins.
+func (c *checker) p5Leases() {
+	for _, s := range c.order {
+		for i := 1; i < len(s.leases); i++ {
+			before, now := s.leases[i-1], s.leases[i]
+			settled := slices.ContainsFunc(s.settles, func(k *call) bool {
+				return k.begun.Receipt == before.Receipt && !k.fail() && !k.begun.At.After(now.At)
+			})
+			if now.Receipt != before.Receipt && !settled && now.At.Before(before.Until) && !c.may(Loss, now.At) {
+				c.fail("P5 one lease", s.name, "%s has it from %s, and %s until %s", by(now), stamp(now.At), by(before),
+					stamp(before.Until))
+			}
+		}
+	}
+}
+
+// p5Ends: what ended has one end, and nobody gets it after an end that was settled.
+func (c *checker) p5Ends() {
+	for _, s := range c.order {
+		if len(s.ends) > 1 {
+			c.fail("P5 one end", s.name, "it ended as %s and as %s", s.ends[0].Word, s.ends[1].Word)
+		}
+		for _, k := range s.settles {
+			if over, sure := k.over(); sure && (k.begun.Word == "ack" || k.begun.Word == "dead") {
+				for _, l := range s.leases {
+					if l.At.After(over) && !c.may(Loss, l.At) {
+						c.fail("P5 one end", s.name, "%s at %s, and leased again at %s", k.begun.Word, stamp(over), stamp(l.At))
+					}
+				}
+			}
+		}
+	}
+}
+
+func stamp(t time.Time) string { return t.UTC().Format("15:04:05.000000") }
+
+// by names who an event concerns.
+func by(e Event) string { return cmp.Or(e.By, "nobody") }
