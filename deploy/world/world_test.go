@@ -52,7 +52,8 @@ func TestHeart_KeepsItsPromises(t *testing.T) {
 	}
 	for _, what := range []string{"push", "duplicate", "canceled", "already_delivered", "in_flight", "rescheduled",
 		"too late to reschedule", "leased", "ack", "nack", "release", "dead", "lost", "leader stopped", "leader killed",
-		"unknown", "unanswered", "no listener", "expired"} {
+		"unknown", "unanswered", "no listener", "expired", "a call was refused", "a reply was lost",
+		"a call came late"} {
 		if seen[what] == 0 {
 			t.Errorf("in %d worlds it never came to %q", to, what)
 		}
@@ -63,6 +64,7 @@ func TestHeart_KeepsItsPromises(t *testing.T) {
 type world struct {
 	*rig.Rig
 	t         *testing.T
+	seed      uint64
 	rnd       *rand.Rand
 	instances []*rig.Instance
 	term      uint64
@@ -77,6 +79,7 @@ type world struct {
 	sometimes map[string]int
 	rough     *rand.Rand // what NATS answers; nil once nothing fails any more
 	storm     bool       // NATS loses most of its answers
+	shaky     bool       // the store loses calls and replies
 }
 
 type pushed struct {
@@ -87,8 +90,10 @@ type pushed struct {
 }
 
 func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{Rig: rig.New(t, 2, nil), t: t, rnd: rand.New(rand.NewPCG(seed, 1)),
-		rough: rand.New(rand.NewPCG(seed, 2)), sometimes: map[string]int{}}
+	w := &world{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), rough: rand.New(rand.NewPCG(seed, 2)),
+		sometimes: map[string]int{}}
+	w.shaky = w.rnd.IntN(2) == 0
+	w.Rig = rig.New(t, 2, func(store scheduler.Timeline) scheduler.Timeline { return &flaky{store, w} })
 	w.instances = []*rig.Instance{w.S, w.Over(w.Store, w.Nats)}
 	w.Serve(w.instances[1])
 	faults := w.rnd.IntN(3) > 0 // else there is no duplicate at all
@@ -119,6 +124,30 @@ func (w *world) answer(faults bool) scheduler.Outcome {
 	w.sometimes[map[scheduler.OutcomeKind]string{scheduler.Unknown: "unknown", scheduler.Unanswered: "unanswered",
 		scheduler.NoListener: "no listener"}[kind]]++
 	return scheduler.Outcome{Kind: kind, Err: fmt.Errorf("of kind %d", kind)}
+}
+
+// fate is what becomes of a call of the store.
+type fate int
+
+const (
+	done fate = iota
+	refused
+	lost
+	late
+)
+
+func (w *world) fate() fate {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.rough == nil || !w.shaky {
+		return done
+	}
+	f := fate(w.rough.IntN(60))
+	if f > late {
+		return done
+	}
+	w.sometimes[[]string{"", "a call was refused", "a reply was lost", "a call came late"}[f]]++
+	return f
 }
 
 // below returns a time below most, by what NATS is decided by: it is asked from several goroutines.
@@ -184,8 +213,12 @@ func (w *world) live() {
 		if err != nil {
 			continue // P1 judges by what was seen
 		}
-		if info.State == message.StateExpired {
+		switch {
+		case info.State == message.StateExpired:
 			w.sometimes["expired"]++
+		case info.State == message.StateInFlight,
+			info.State == message.StateWaiting && time.Since(info.Due.Time()) > time.Minute: // faults are long over
+			w.t.Errorf("seed %d: message %s, due at %s, is still %s", w.seed, p.name, info.Due.Time(), info.State)
 		}
 		if info.State != message.StateDelivered { // of a delivery its consumer tells
 			w.tell(history.Event{Kind: history.End, Message: p.name, UID: string(p.uid), Word: info.State.String()})
