@@ -2,6 +2,7 @@ package lead_test
 
 import (
 	"context"
+	"fmt"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -120,6 +121,37 @@ func TestRun_EndsAFullWindowAtOnce(t *testing.T) {
 		time.Sleep(time.Second + 150*time.Millisecond)
 		if n := len(r.Nats.Arrived()); n != 1000 {
 			t.Errorf("%d of 1000 arrived in 150 ms, 50 at a time", n)
+		}
+		_ = stop(rig.ErrStop)
+	})
+}
+
+// slowTrim is a timeline that takes the whole time of a call to forget nothing.
+type slowTrim struct{ scheduler.Timeline }
+
+func (s slowTrim) Trim(ctx context.Context, _ message.Bucket, _ uint64, _ message.Milli, _ int) (int, error) {
+	<-ctx.Done()
+	return 0, scheduler.ErrUnavailable
+}
+
+// What is forgotten slowly holds up no lease that is over.
+func TestRun_EndsLeasesWhileItForgets(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := rig.New(t, 4, nil)
+		s := r.Over(slowTrim{r.Store}, r.Nats)
+		stop := r.Lead(s, 1)
+		for n := range 20 {
+			topic := fmt.Sprint("work", n)
+			a := r.Push(scheduler.Push{Topic: topic, Deliver: scheduler.DeliverPull})
+			found, err := r.S.Pull(t.Context(), scheduler.Poll{Topic: topic, Max: 1, Bytes: 1 << 20, Lease: time.Second})
+			if err != nil || len(found) != 1 {
+				t.Fatalf("pulled %d: %v", len(found), err)
+			}
+			time.Sleep(time.Second + lapseLook)
+			if i := r.Info(a.UID); i.State == message.StateInFlight {
+				t.Errorf("%s after its lease was over it is %s", lapseLook, i.State)
+			}
+			time.Sleep(770 * time.Millisecond)
 		}
 		_ = stop(rig.ErrStop)
 	})

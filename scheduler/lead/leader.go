@@ -95,7 +95,7 @@ func (r *Leader) Run(ctx context.Context, term uint64, lease func() time.Duratio
 	l := &leadership{Leader: r, term: term, lease: lease, lanes: newLaneBook(),
 		holds: newHolds(r.cfg.Topics)}
 	l.scanners = make([]atomic.Pointer[scanner], r.cfg.Timeline.Buckets())
-	l.away, l.overs = make([]bool, len(l.scanners)), make([]chan message.Milli, len(l.scanners))
+	l.away, l.overs = make([]atomic.Bool, len(l.scanners)), make([]chan message.Milli, len(l.scanners))
 	for bucket := range r.cfg.Timeline.Buckets() {
 		l.overs[bucket] = make(chan message.Milli, 1)
 		l.scanners[bucket].Store(newScanner(l, bucket))
@@ -109,11 +109,9 @@ func (r *Leader) Run(ctx context.Context, term uint64, lease func() time.Duratio
 		group.Go(func() error { return l.lapse(ctx, bucket) })
 	}
 	group.Go(func() error { return l.poll(ctx) })
+	group.Go(func() error { return every(ctx, trimPause, l.forget()) })
 	group.Go(func() error { return every(ctx, pauseLook, l.watchPauses) })
 	group.Go(func() error { return every(ctx, refusalLook, l.watchRefusals()) })
-	if r.cfg.Intake != nil {
-		group.Go(func() error { return every(ctx, trimPause, l.watchIntake) })
-	}
 	err := group.Wait()
 	if over(err) {
 		return fmt.Errorf("lead term %d: %w", term, err)

@@ -15,14 +15,13 @@ import (
 // the timeline.
 type leadership struct {
 	*Leader
-	term       uint64
-	lease      func() time.Duration
-	lanes      *laneBook
-	holds      *holds
-	scanners   []atomic.Pointer[scanner] // the present scanner of each bucket
-	away       []bool                    // buckets that did not answer the last head look-up; used only by poll
-	overs      []chan message.Milli      // of each bucket, capacity 1: when something may be over
-	intakeAway atomic.Pointer[time.Time] // when the intake's consumer last did not answer
+	term     uint64
+	lease    func() time.Duration
+	lanes    *laneBook
+	holds    *holds
+	scanners []atomic.Pointer[scanner] // the present scanner of each bucket
+	away     []atomic.Bool             // buckets that did not answer the last head look-up; poll writes
+	overs    []chan message.Milli      // of each bucket, capacity 1: when something may be over
 }
 
 // How often the leader's safety net runs.
@@ -33,7 +32,7 @@ const (
 	nearHead   = 2 * time.Second
 	sweepBatch = 500
 	trimBatch  = 1000
-	trimWhile  = 200 * time.Millisecond // at most, per round, which begins at another bucket each time
+	trimWhile  = 200 * time.Millisecond // at most, per bucket and round
 	trimPause  = time.Second            // between rounds
 	trimIdle   = 5 * time.Second        // while nothing is forgotten
 	// trimCalm is how long NATS and the journal must have been available before ends are forgotten. After an outage the
@@ -97,48 +96,15 @@ func (l *leadership) call(ctx context.Context, fn func(context.Context) error) e
 	return fn(ctx)
 }
 
-// poll is the safety net behind the nudges: it reads every head, forgets old ends, and notices claims that no scanner
-// remembers.
+// poll is the safety net behind the nudges: it reads every head, and notices claims that no scanner remembers.
 func (l *leadership) poll(ctx context.Context) error {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	trimmed, pause, away := time.Now(), trimPause, time.Now()
-	first := 0
-	calm := min(trimCalm, l.cfg.EndedKeep) // EndedKeep is shorter only in tests
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-timer.C:
-		}
-		if !l.cfg.Publisher.Ready() || l.cfg.Journal != nil && l.cfg.Journal.Ready() != nil {
-			away = time.Now()
-		}
-		if at := l.intakeAway.Load(); at != nil && at.After(away) {
-			away = *at
-		}
-		if time.Since(trimmed) >= pause {
-			var longer time.Duration
-			if time.Since(away) < calm {
-				longer = max(trimLatest-l.cfg.EndedKeep, 0)
-			}
-			forgotten, until := 0, time.Now().Add(trimWhile)
-			for i := range l.away {
-				bucket := (first + i) % len(l.away)
-				if !l.away[bucket] { // waiting for its time-out would delay the others
-					forgotten += l.scanners[bucket].Load().trim(ctx, longer, until)
-				}
-			}
-			first++
-			if forgotten > 0 && longer > 0 {
-				l.metrics.early.Add(float64(forgotten))
-				l.log.Warn().Int("messages", forgotten).Msg("ends are forgotten although NATS or the journal was away " +
-					"for a day: a push whose acknowledgement was lost may be delivered again")
-			}
-			trimmed, pause = time.Now(), trimPause
-			if forgotten == 0 {
-				pause = trimIdle
-			}
 		}
 		next, err := l.look(ctx)
 		if l.over(err) {
@@ -151,15 +117,49 @@ func (l *leadership) poll(ctx context.Context) error {
 	}
 }
 
-// watchIntake notes when the consumer of the intake does not answer.
-func (l *leadership) watchIntake(ctx context.Context) error {
+// forget returns what forgets old ends, to be called once per trimPause. It is apart from poll, which must not wait
+// for it.
+func (l *leadership) forget() func(context.Context) error {
+	trimmed, pause, away := time.Now(), trimPause, time.Now()
+	calm := min(trimCalm, l.cfg.EndedKeep) // EndedKeep is shorter only in tests
+	return func(ctx context.Context) error {
+		if !l.cfg.Publisher.Ready() || l.cfg.Journal != nil && l.cfg.Journal.Ready() != nil || !l.intakeAnswers(ctx) {
+			away = time.Now()
+		}
+		if time.Since(trimmed) < pause {
+			return nil
+		}
+		var longer time.Duration
+		if time.Since(away) < calm {
+			longer = max(trimLatest-l.cfg.EndedKeep, 0)
+		}
+		forgotten := 0
+		for bucket := range l.scanners {
+			if !l.away[bucket].Load() { // waiting for its time-out would delay the others
+				forgotten += l.scanners[bucket].Load().trim(ctx, longer)
+			}
+		}
+		if forgotten > 0 && longer > 0 {
+			l.metrics.early.Add(float64(forgotten))
+			l.log.Warn().Int("messages", forgotten).Msg("ends are forgotten although NATS or the journal was away " +
+				"for a day: a push whose acknowledgement was lost may be delivered again")
+		}
+		trimmed, pause = time.Now(), trimPause
+		if forgotten == 0 {
+			pause = trimIdle
+		}
+		return nil
+	}
+}
+
+// intakeAnswers reports whether the consumer of the intake answers, if there is an intake.
+func (l *leadership) intakeAnswers(ctx context.Context) bool {
+	if l.cfg.Intake == nil {
+		return true
+	}
 	ctx, cancel := context.WithTimeout(ctx, l.cfg.CallTimeout)
 	defer cancel()
-	if l.cfg.Intake(ctx) != nil {
-		now := time.Now()
-		l.intakeAway.Store(&now)
-	}
-	return nil
+	return l.cfg.Intake(ctx) == nil
 }
 
 // look does one round of poll and returns how long it is until the next.
@@ -183,7 +183,7 @@ func (l *leadership) look(ctx context.Context) (next time.Duration, err error) {
 	inFlight := 0
 	for i, h := range heads {
 		sc := asked[i]
-		if l.away[i] = h.Err != nil; l.away[i] {
+		if l.away[i].Store(h.Err != nil); h.Err != nil {
 			if over(h.Err) {
 				sc.stop(fmt.Errorf("read heads: %w", h.Err))
 			}
@@ -248,10 +248,10 @@ func waitFor(signal <-chan struct{}, d time.Duration) {
 	}
 }
 
-// trim forgets ends that have been kept long enough, and longer, in bounded steps until a time. After a failure it
-// waits for the next round. It returns how many ends it forgot.
-func (sh *shared) trim(ctx context.Context, longer time.Duration, until time.Time) (forgotten int) {
-	for time.Now().Before(until) {
+// trim forgets ends that have been kept long enough, and longer, in bounded steps and for a bounded time. After a
+// failure it waits for the next round. It returns how many ends it forgot.
+func (sh *shared) trim(ctx context.Context, longer time.Duration) (forgotten int) {
+	for until := time.Now().Add(trimWhile); time.Now().Before(until); {
 		var n int
 		err := sh.l.call(ctx, func(ctx context.Context) (err error) {
 			n, err = sh.l.cfg.Timeline.Trim(ctx, sh.bucket, sh.l.term, sh.l.cfg.Clock.Milli().Add(-longer), trimBatch)
