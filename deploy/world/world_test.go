@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"runtime"
 	"strconv"
 	"sync"
 	"testing"
@@ -23,7 +24,9 @@ const seeds = 300
 // TestHeart_KeepsItsPromises runs the heart: two instances over one store, of which one leads at a time. TARRY_SEED
 // runs one seed, and TARRY_SEEDS as many as it says.
 func TestHeart_KeepsItsPromises(t *testing.T) {
-	t.Parallel()
+	// With one processor a seed comes closer to the same run each time. And where goroutines of a bubble run side by side,
+	// the race detector of Go 1.26 may crash on timers that fire at one instant (runtime.(*timer).maybeRunChan).
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	from, to := uint64(1), uint64(seeds)
 	if n, err := strconv.ParseUint(os.Getenv("TARRY_SEEDS"), 10, 64); err == nil {
 		to = n
@@ -467,6 +470,10 @@ func (w *world) settle(s *rig.Instance, which int, verb scheduler.Verb) {
 		answer(history.Event{Phase: history.Fail})
 	default:
 		w.met(word)
-		answer(history.Event{Phase: history.OK})
+		a := history.Event{Phase: history.OK}
+		if verb == scheduler.Nack && done[0].Code == scheduler.SettleDone && done[0].Info.State == message.StateWaiting {
+			a.Due = done[0].Info.Due.Time()
+		}
+		answer(a)
 	}
 }

@@ -87,9 +87,14 @@ func good() []history.Event {
 	t.deliver("twice", 20.5)
 	t.call(19.9, 21, history.Event{Kind: history.Fault, By: "kill", Word: history.Repeats},
 		history.Event{Phase: history.OK})
+	t.push("changed", 1, 19.9) // pushed anew with another body, whose answer was lost
+	t.call(2, 0, history.Event{Kind: history.Push, Message: "changed", Body: "other"}, history.Event{})
+	t.deliver("changed", 19.95)
+	t.deliver("changed", 20.5)
 	t.push("pulled", 1, 10)
 	t.lease("pulled", 10.1, 40, 1, "r1")
 	t.settle("pulled", 11, "nack", "r1", history.OK)
+	t.all[len(t.all)-1].Due = at(14.9)
 	t.lease("pulled", 15, 16, 2, "r2") // lapses
 	t.lease("pulled", 17, 40, 3, "r3")
 	t.settle("pulled", 18, "release", "r3", history.OK)
@@ -170,6 +175,7 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"a microsecond early", "P2", deliver("plain3", func(e *history.Event) { e.At = at(13).Add(-time.Microsecond) })},
 		{"at its old due time", "P2", deliver("later", func(e *history.Event) { e.At = at(10.5) })},
 		{"a lease before its time", "P2", lease(0, func(e *history.Event) { e.At = at(9.9) })},
+		{"a retry before its time", "P2", lease(1, func(e *history.Event) { e.At = at(14.5) })},
 		{"a term twice", "P3", tell(history.Event{At: at(30), Kind: history.Lead, By: "c", Term: 2})},
 		{"a term that falls", "P3", tell(history.Event{At: at(30), Kind: history.Lead, By: "c", Term: 1})},
 		{"seen after its cancel", "P4", add(func(t *teller) { t.deliver("canceled", 10.5) })},
@@ -178,6 +184,8 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"said to be delivered before it was", "P4", deliver("kept", func(e *history.Event) { e.At = at(20) })},
 		{"another body", "P5 one content", deliver("plain3", func(e *history.Event) { e.Body = "body of plain4" })},
 		{"another body at the second try", "P5 one content", lease(1, func(e *history.Event) { e.Body += "!" })},
+		{"two bodies of one attempt", "P5 one content",
+			change(history.Deliver, "changed", 1, func(e *history.Event) { e.Body = "other" })},
 		{"another uid than answered", "P5 one content", deliver("plain3", func(e *history.Event) { e.UID = "uid 9" })},
 		{"the uid of another", "P5 one content", deliver("plain3", func(e *history.Event) { e.UID = "uid plain2" })},
 		{"nobody pushed it", "P5 one content", add(func(t *teller) { t.deliver("stranger", 10) })},
@@ -212,13 +220,15 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 func TestRead_RefusesWhatItCannotJudge(t *testing.T) {
 	t.Parallel()
 	for line, want := range map[string]string{
-		`{"at":"2030-01-31T08:00:00Z","kind":"pull"}`:                                 "the kind is \"pull\"",
-		`{"at":"2030-01-31T08:00:00Z","kind":"push"}`:                                 "the phase of a push",
-		`{"at":"2030-01-31T08:00:00Z","kind":"deliver","phase":"ok"}`:                 "the phase of a deliver",
-		`{"kind":"deliver"}`:                                                          "a deliver without at",
-		`{"at":"2030-01-31T08:00:00Z","kind":"deliver","topic":"orders"}`:             "unknown field",
-		`{"at":"today","kind":"deliver"}`:                                             "parsing time",
-		"{\"at\":\"2030-01-31T08:00:00Z\",\"kind\":\"deliver\",\"message\":\"a\"}\n{": "line 2",
+		`{"at":"2030-01-31T08:00:00Z","kind":"pull"}`:                                   "the kind is \"pull\"",
+		`{"at":"2030-01-31T08:00:00Z","kind":"push"}`:                                   "the phase of a push",
+		`{"at":"2030-01-31T08:00:00Z","kind":"deliver","phase":"ok"}`:                   "the phase of a deliver",
+		`{"kind":"deliver"}`:                                                            "a deliver without at",
+		`{"at":"2030-01-31T08:00:00Z","kind":"deliver","topic":"orders"}`:               "unknown field",
+		`{"at":"2030-01-31T08:00:00Z","kind":"settle","phase":"invoke","word":"acked"}`: "the word of a settle",
+		`{"at":"2030-01-31T08:00:00Z","kind":"fault","phase":"invoke","word":"repeat"}`: "the word of a fault",
+		`{"at":"today","kind":"deliver"}`:                                               "parsing time",
+		"{\"at\":\"2030-01-31T08:00:00Z\",\"kind\":\"deliver\",\"message\":\"a\"}\n{":   "line 2",
 	} {
 		if _, err := history.Read(strings.NewReader(line)); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", line, err, want)

@@ -17,7 +17,7 @@
 //	message  the recorder's own name of a message, which its body or a header carries
 //	uid      tarry's name of it, as answered or delivered
 //	attempt  which try this is, from 1
-//	due      of push and reschedule: the time that was asked for (invoke) or answered (ok)
+//	due      of push, reschedule and nack: the time that was asked for (invoke) or answered (ok)
 //	body     the body, or a digest of it
 //	word     the answer of a cancel; ack, nack, dead or release of a settle; the state of an end; what a fault may cause:
 //	         repeats, or loss of what was answered

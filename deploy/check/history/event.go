@@ -55,7 +55,16 @@ const (
 	Loss    = "loss"
 )
 
-// Read reads a history. An unknown field, kind or phase is an error: a rule must not overlook what it cannot read.
+// Words of settlements.
+const (
+	ack     = "ack"
+	nack    = "nack"
+	dead    = "dead"
+	release = "release"
+)
+
+// Read reads a history. An unknown field, kind, phase, or word of a settlement or a fault is an error: a rule must not
+// overlook what it cannot read.
 func Read(r io.Reader) ([]Event, error) {
 	var all []Event
 	lines := bufio.NewScanner(r)
@@ -90,6 +99,10 @@ func readEvent(line []byte) (e Event, err error) {
 		return e, fmt.Errorf("a %s without at", e.Kind)
 	case slices.Contains(calls, e.Kind) != slices.Contains([]string{Invoke, OK, Fail, Unknown}, e.Phase):
 		return e, fmt.Errorf("the phase of a %s is %q", e.Kind, e.Phase)
+	}
+	words := map[string][]string{Settle: {ack, nack, dead, release}, Fault: {Repeats, Loss}}[e.Kind]
+	if e.Phase == Invoke && words != nil && !slices.Contains(words, e.Word) {
+		return e, fmt.Errorf("the word of a %s is %q, want one of %v", e.Kind, e.Word, words)
 	}
 	return e, nil
 }

@@ -2,6 +2,7 @@ package history
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -44,15 +45,17 @@ func (c *checker) p2Early() {
 }
 
 // leastDue returns the earliest due time that a message may have had at a time, if all that it may have had are known.
+// A nack that was answered with no time gave it none.
 func (s *story) leastDue(at time.Time) (least time.Time, known bool) {
-	changes := slices.DeleteFunc(slices.Concat(s.pushes, s.reschedules), func(one *call) bool {
-		return one.fail() || one.begun.At.After(at)
+	changes := slices.DeleteFunc(slices.Concat(s.pushes, s.reschedules, s.settles), func(one *call) bool {
+		return one.fail() || one.begun.At.After(at) ||
+			one.begun.Kind == Settle && (one.begun.Word != nack || one.ok() && one.ended.Due.IsZero())
 	})
 	for _, one := range changes {
 		over, sure := one.over()
 		replaced := sure && slices.ContainsFunc(changes, func(next *call) bool {
 			ended, done := next.over()
-			return done && next.begun.Kind == Reschedule && next.begun.At.After(over) && !ended.After(at)
+			return done && next.begun.Kind != Push && next.begun.At.After(over) && !ended.After(at)
 		})
 		if replaced {
 			continue
@@ -125,7 +128,7 @@ func (c *checker) p4Denied() {
 
 // p5Contents: one uid, and one attempt of it, never carry two contents, and a message has the body that was pushed.
 func (c *checker) p5Contents() {
-	owner := map[string]string{}
+	owner, content := map[string]string{}, map[string]string{}
 	for _, s := range c.order {
 		for _, seen := range s.seen() {
 			if len(s.pushes) == 0 {
@@ -136,7 +139,12 @@ func (c *checker) p5Contents() {
 				c.fail("P5 one content", s.name, "its uid %s is that of message %s", seen.UID, other)
 			}
 			owner[seen.UID] = s.name
-			if !slices.ContainsFunc(s.pushes, func(p *call) bool { return p.begun.Body == seen.Body }) {
+			try := fmt.Sprint(seen.UID, " ", seen.Attempt)
+			if body, had := content[try]; had && body != seen.Body {
+				c.fail("P5 one content", s.name, "attempt %d has the body %.48q and %.48q", seen.Attempt, body, seen.Body)
+			}
+			content[try] = seen.Body
+			if !slices.ContainsFunc(s.pushes, func(p *call) bool { return !p.fail() && p.begun.Body == seen.Body }) {
 				c.fail("P5 one content", s.name, "seen at %s with the body %.48q", stamp(seen.At), seen.Body)
 			}
 			if kept := s.kept(); kept != nil && kept.ended.UID != "" && kept.ended.UID != seen.UID &&
@@ -185,7 +193,7 @@ func (c *checker) p5Attempts() {
 // released reports whether a lease may have been given back, and whether it certainly was.
 func (s *story) released(receipt string) (maybe, sure bool) {
 	for _, k := range s.settles {
-		if k.begun.Receipt == receipt && k.begun.Word == "release" && !k.fail() {
+		if k.begun.Receipt == receipt && k.begun.Word == release && !k.fail() {
 			maybe, sure = true, sure || k.ok()
 		}
 	}
@@ -215,7 +223,7 @@ func (c *checker) p5Ends() {
 			c.fail("P5 one end", s.name, "it ended as %s and as %s", s.ends[0].Word, s.ends[1].Word)
 		}
 		for _, k := range s.settles {
-			if over, sure := k.over(); sure && (k.begun.Word == "ack" || k.begun.Word == "dead") {
+			if over, sure := k.over(); sure && (k.begun.Word == ack || k.begun.Word == dead) {
 				for _, l := range s.leases {
 					if l.At.After(over) && !c.may(Loss, l.At) {
 						c.fail("P5 one end", s.name, "%s at %s, and leased again at %s", k.begun.Word, stamp(over), stamp(l.At))
