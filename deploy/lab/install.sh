@@ -17,6 +17,9 @@ need /usr/share/java/slf4j-simple.jar libslf4j-java
 need /usr/bin/java default-jre-headless
 need /usr/sbin/mariadbd mariadb-server
 need /usr/bin/beanstalkd beanstalkd
+for server in /usr/lib/postgresql/*/bin/postgres; do
+	need "$server" postgresql
+done
 need /usr/bin/chromium-headless-shell chromium-headless-shell
 # What .ci/test checks the scripts, the alerts and the pages with.
 need /usr/bin/curl curl

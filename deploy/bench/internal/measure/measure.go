@@ -8,7 +8,7 @@
 //	           subject of its own for each message
 //	jetstream  a bound: the messages go straight to their stream, with no delay at all
 //	redis      a bound: HSET and ZADD, pipelined, with no daemon
-//	beanstalkd, asynq  what consumers that pull would use in tarry's place
+//	beanstalkd, asynq, river  what consumers that pull would use in tarry's place
 //	before     another tarry, as a rule an older one, beside the tarry that is measured
 //	off        a tarry serve without a journal, beside the next two in the journal's tests
 //	async      one that answers a push after Redis, and keeps a journal in a MariaDB that flushes each commit

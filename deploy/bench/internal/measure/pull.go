@@ -26,7 +26,7 @@ const (
 	wakeRate   = 1000 // messages a second
 )
 
-// pullTests are what consumers that pull get, beside those of beanstalkd and asynq.
+// pullTests are what consumers that pull get, beside those of beanstalkd, asynq and River.
 func (b bench) pullTests() []Test {
 	return []Test{
 		{Name: report.PullMany, Systems: []System{
@@ -36,7 +36,7 @@ func (b bench) pullTests() []Test {
 			{report.Tarry, b.pullDrain(1, 1, b.plan.Calls)}, {report.Beanstalkd, b.beanstalkd(1, b.plan.Calls)}}},
 		{Name: report.Pull32, Systems: []System{
 			{report.Tarry, b.pullDrain(producers, 1, b.plan.Calls)},
-			{report.Consume, b.consume}, {report.Asynq, b.asynq}}},
+			{report.Consume, b.consume}, {report.Asynq, b.asynq}, {report.River, b.river}}},
 		{Name: report.PullWake, Systems: []System{{report.Tarry, b.pullWake}}, Alone: true},
 		{Name: report.PullWait, Systems: []System{{report.Tarry, b.pullWait}}, Alone: true},
 	}

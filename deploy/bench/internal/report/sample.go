@@ -64,6 +64,7 @@ const (
 
 	Beanstalkd = "beanstalkd"
 	Asynq      = "asynq"
+	River      = "river"
 
 	Before = "before" // another tarry, beside the one that is measured
 )

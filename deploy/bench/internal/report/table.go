@@ -60,7 +60,8 @@ func names(system string) string {
 		Redis:     "raw HSET+ZADD", Answered: "an answer after HSET+ZADD",
 		JournalOff: "journal off", JournalAsync: "journal async", JournalSync: "journal sync",
 		NamesAsync: "journal async, names.keep", NamesSync: "journal sync, names.keep", Before: "before",
-		Beanstalkd: "beanstalkd", Asynq: "asynq"}[system]
+		Beanstalkd: "beanstalkd", Asynq: "asynq",
+		River: "River on PostgreSQL"}[system]
 }
 
 func (b *Book) writeGoals(w *strings.Builder) {
