@@ -70,9 +70,9 @@ type App struct {
 	health     *health
 	same       *sameStore
 	recovery   *journal.Recovery
-	mending    atomic.Pointer[mender] // of the last leadership
-	drainer    *journal.Drainer       // nil with the journal off
-	journalAPI *journalAPI            // likewise
+	mending    atomic.Pointer[journal.Mender] // of the last leadership
+	drainer    *journal.Drainer               // nil with the journal off
+	journalAPI *journalAPI                    // likewise
 	// reconciler reconciles the store with the journal; nil with the journal off.
 	reconciler *journal.Reconciler
 	// differences counts what the last audit found, by kind; nil with the journal off.

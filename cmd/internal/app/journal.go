@@ -8,14 +8,12 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
-	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
-	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
 )
@@ -150,7 +148,7 @@ func (a *App) answers() scheduler.Journal {
 		Store: a.journal.store, Timeline: a.store, Buckets: a.store.Buckets(), Clock: a.clock,
 		Instance: a.cfg.Instance, Address: a.address, Timeout: journalTimeout, Log: a.log,
 	}
-	return answered{a.writer, a.journal.store, a.reconciler, &a.silence, a.log}
+	return journal.Answers{Writer: a.writer, Reconciler: a.reconciler, During: a.silence.during, Log: a.log}
 }
 
 // namesKeep returns how long the journal is consulted about names; 0 with the journal off.
@@ -160,80 +158,6 @@ func (a *App) namesKeep() time.Duration {
 	}
 	return min(a.cfg.Names.Keep, a.cfg.Journal.Keep)
 }
-
-// answered is the journal as the scheduler's answers need it.
-type answered struct {
-	*journal.Writer
-	store      journal.Store
-	reconciler *journal.Reconciler
-	silence    *silence
-	log        zerolog.Logger
-}
-
-// Find looks up messages that the timeline does not know.
-func (j answered) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
-	ctx, stop := j.silence.during(ctx)
-	defer stop()
-	records, err := j.store.Find(ctx, ref, findLimit)
-	if err != nil {
-		j.log.Warn().Err(err).Msg("the journal does not answer")
-		return nil, fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
-	}
-	infos := make([]message.Info, len(records))
-	for i := range records {
-		infos[i] = records[i].Info
-	}
-	return infos, nil
-}
-
-// Rejects looks up rejected pushes.
-func (j answered) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
-	ctx, stop := j.silence.during(ctx)
-	defer stop()
-	found, err := j.store.Rejects(ctx, ref, limit)
-	if err != nil {
-		j.log.Warn().Err(err).Msg("the journal does not answer")
-		return nil, fmt.Errorf("%w: the journal does not answer", scheduler.ErrUnavailable)
-	}
-	return found, nil
-}
-
-// Restore restores one message.
-func (j answered) Restore(ctx context.Context, uid message.UID) error {
-	r, err := j.reconciler.Restore(ctx, record.RestoreRequest{UID: uid}, nil)
-	if err == nil && r.Added+r.Raised+r.Same+r.InFlight == 0 { // its content is on its way, or its state is not known
-		err = fmt.Errorf("%w: the journal cannot restore %s yet", scheduler.ErrUnavailable, uid)
-	}
-	return err
-}
-
-// Remembered returns the messages that have the uids and names of pushes.
-func (j answered) Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error) {
-	records, err := j.store.Names(ctx, pushes)
-	if err != nil {
-		return nil, fmt.Errorf("%w: the journal does not answer: %w", scheduler.ErrUnavailable, err)
-	}
-	infos := make([][]message.Info, len(records))
-	for i := range records {
-		for k := range records[i] {
-			infos[i] = append(infos[i], records[i][k].Info)
-		}
-	}
-	return infos, nil
-}
-
-// WritePause records a change of pauses.
-func (j answered) WritePause(ctx context.Context, c scheduler.PauseChange) error {
-	if err := j.store.WritePause(ctx, c); err != nil {
-		j.log.Warn().Err(err).Str("pattern", c.Pattern).Bool("paused", !c.Resumed).Msg(
-			"the journal does not take a pause")
-		return errors.New("the journal does not answer") // the log has the reason, which may name hosts
-	}
-	return nil
-}
-
-// findLimit is the maximum number of messages of one name that are read from the journal.
-const findLimit = 20
 
 // prepareJournal waits until the database is ready to hold the journal. Until then the journal counts as unreachable.
 func (a *App) prepareJournal(ctx context.Context) error {

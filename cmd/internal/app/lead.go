@@ -11,6 +11,8 @@ import (
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
+	"github.com/tarry-mq/tarry/store/journal"
 )
 
 // lead is the only connection between election and scheduler: it runs while this instance leads, and no longer. The
@@ -36,15 +38,18 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 
 // rule dispatches until the leadership ends. A bucket starts when it is whole, and again when its server has changed.
 func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration) error {
-	m := &mender{a: a, term: term, kick: make(chan struct{}, 1), recovered: make(chan struct{}, 1),
-		waiting: map[message.Bucket]chan struct{}{}}
+	recovered := make(chan struct{}, 1) // some bucket was not whole
+	m := journal.NewMender(a.recovery, term, a.store.Buckets(), func(restored record.RestoreReport) {
+		scheduler.Signal(recovered)
+		a.roster.regained(restored.Added + restored.Raised)
+	})
 	a.mending.Store(m)
 	group, groupCtx := errgroup.WithContext(ctx)
 	beside, stop := context.WithCancel(groupCtx) // it ends with the dispatching
 	defer stop()
-	group.Go(func() error { return m.run(beside) })
+	group.Go(func() error { return m.Run(beside) })
 	if a.journalAPI != nil {
-		group.Go(func() error { return a.audit(beside, m.recovered) })
+		group.Go(func() error { return a.audit(beside, recovered) })
 	}
 	if a.cfg.Dead.Keep > 0 {
 		group.Go(func() error { a.scheduler.PurgeOld(beside); return nil })
@@ -54,6 +59,15 @@ func (a *App) rule(ctx context.Context, term uint64, lease func() time.Duration)
 		return a.leader.Run(groupCtx, term, lease)
 	})
 	return group.Wait()
+}
+
+// whole implements Whole of lead.Config.
+func (a *App) whole(ctx context.Context, term uint64, bucket message.Bucket) error {
+	m := a.mending.Load()
+	if m == nil || m.Term() != term {
+		return fmt.Errorf("%w: nobody makes buckets whole under term %d", scheduler.ErrStaleTerm, term)
+	}
+	return m.Whole(ctx, bucket)
 }
 
 // unbounded is the lease of Solo, whose leadership cannot be lost.

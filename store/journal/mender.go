@@ -1,4 +1,4 @@
-package app
+package journal
 
 import (
 	"context"
@@ -11,35 +11,41 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
-// mender makes buckets whole for the leader of one term: all of them when it begins, and later those whose server
+// Mender makes buckets whole for the leader of one term: all of them when it begins, and later those whose server
 // changed. Buckets that wait at the same time are made whole together, so that the journal is read once; a bucket that
 // does not answer is retried and delays no other.
-type mender struct {
-	a         *App
-	term      uint64
-	kick      chan struct{} // capacity 1: a bucket waits
-	recovered chan struct{} // capacity 1: some bucket was not whole
+type Mender struct {
+	recovery *Recovery
+	term     uint64
+	buckets  int
+	mended   func(restored record.RestoreReport)
+	kick     chan struct{} // capacity 1: a bucket waits
 
 	mu      sync.Mutex
 	waiting map[message.Bucket]chan struct{} // closed when the bucket is whole
 }
 
-// gatherPause gathers the buckets of a server that changed.
-const gatherPause = 20 * time.Millisecond
-
-// whole implements Whole of scheduler.Config.
-func (a *App) whole(ctx context.Context, term uint64, bucket message.Bucket) error {
-	m := a.mending.Load()
-	if m == nil || m.term != term {
-		return fmt.Errorf("%w: nobody makes buckets whole under term %d", scheduler.ErrStaleTerm, term)
-	}
-	return m.wait(ctx, bucket)
+// NewMender builds the Mender of a term. Run must be running for buckets to become whole. It calls mended when it has
+// made buckets whole that were not.
+func NewMender(r *Recovery, term uint64, buckets message.Bucket, mended func(record.RestoreReport)) *Mender {
+	return &Mender{recovery: r, term: term, buckets: int(buckets), mended: mended, kick: make(chan struct{}, 1),
+		waiting: map[message.Bucket]chan struct{}{}}
 }
 
-// wait returns when the bucket is whole, or ctx ends.
-func (m *mender) wait(ctx context.Context, bucket message.Bucket) error {
+// Term is that of the leadership.
+func (m *Mender) Term() uint64 { return m.term }
+
+const (
+	// gatherPause gathers the buckets of a server that changed.
+	gatherPause = 20 * time.Millisecond
+	mendPause   = 200 * time.Millisecond
+)
+
+// Whole returns when the bucket is whole, or ctx ends.
+func (m *Mender) Whole(ctx context.Context, bucket message.Bucket) error {
 	ready := make(chan struct{})
 	m.mu.Lock()
 	m.waiting[bucket] = ready
@@ -54,7 +60,7 @@ func (m *mender) wait(ctx context.Context, bucket message.Bucket) error {
 }
 
 // release releases the waiters of a bucket that is whole.
-func (m *mender) release(bucket message.Bucket) {
+func (m *Mender) release(bucket message.Bucket) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if ready := m.waiting[bucket]; ready != nil {
@@ -63,16 +69,16 @@ func (m *mender) release(bucket message.Bucket) {
 	}
 }
 
-func (m *mender) list() []message.Bucket {
+func (m *Mender) list() []message.Bucket {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Sorted(maps.Keys(m.waiting))
 }
 
-// run makes waiting buckets whole until ctx ends, or another instance leads.
-func (m *mender) run(ctx context.Context) error {
+// Run makes waiting buckets whole until ctx ends, or another instance leads.
+func (m *Mender) Run(ctx context.Context) error {
 	for first := true; ; first = false {
-		for more := true; more; more = first && len(m.list()) < int(m.a.store.Buckets()) {
+		for more := true; more; more = first && len(m.list()) < m.buckets {
 			select {
 			case <-m.kick:
 			case <-ctx.Done():
@@ -89,10 +95,10 @@ func (m *mender) run(ctx context.Context) error {
 }
 
 // mend continues until no bucket waits, ctx ends, or another instance leads.
-func (m *mender) mend(ctx context.Context) error {
+func (m *Mender) mend(ctx context.Context) error {
 	last := ""
 	for buckets := m.list(); len(buckets) > 0; buckets = m.list() {
-		result, err := m.a.recovery.Mend(ctx, m.term, buckets, m.release)
+		result, err := m.recovery.Mend(ctx, m.term, buckets, m.release)
 		switch {
 		case errors.Is(err, scheduler.ErrStaleTerm):
 			return err
@@ -102,17 +108,16 @@ func (m *mender) mend(ctx context.Context) error {
 			err = fmt.Errorf("%w: buckets %v do not answer", scheduler.ErrUnavailable, result.Away)
 		}
 		if result.Buckets > 0 {
-			scheduler.Signal(m.recovered)
-			m.a.roster.regained(result.Restored.Added + result.Restored.Raised)
+			m.mended(result.Restored)
 		}
 		if err == nil {
 			continue
 		}
 		if err.Error() != last { // once per reason
-			m.a.log.Warn().Err(err).Uint64("term", m.term).Msg("the store cannot be certified yet")
+			m.recovery.log.Warn().Err(err).Uint64("term", m.term).Msg("the store cannot be certified yet")
 			last = err.Error()
 		}
-		if scheduler.Sleep(ctx, recoverPause) != nil {
+		if scheduler.Sleep(ctx, mendPause) != nil {
 			return nil
 		}
 	}
