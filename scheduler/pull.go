@@ -7,9 +7,10 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
-	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -224,28 +225,28 @@ func newNonce() Nonce {
 
 // knownPauses are the pauses as this instance last read them.
 type knownPauses struct {
-	mu      sync.Mutex
+	old     atomic.Bool // the next poll reads them
+	turn    Turn        // for the others
 	list    []Pause
 	changed message.Milli
 	read    time.Time
 }
 
 // forget makes the next poll read the pauses.
-func (k *knownPauses) forget() {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.read = time.Time{}
-}
+func (k *knownPauses) forget() { k.old.Store(true) }
 
 // paused reports whether a topic is paused, and the time of the last change of pauses that this is by.
 func (s *Scheduler) paused(ctx context.Context, topic string) (paused bool, changed message.Milli, err error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	k := &s.pauses
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	holds := func() bool {
-		return PauseOf(k.list, topic) != nil
+	if err := k.turn.Take(ctx); err != nil {
+		return false, 0, fmt.Errorf("read the pauses: %w: %w", ErrUnavailable, err)
+	}
+	defer k.turn.Leave()
+	holds := func() bool { return PauseOf(k.list, topic) != nil }
+	if k.old.Swap(false) {
+		k.read = time.Time{}
 	}
 	if k.read.IsZero() || holds() && time.Since(k.read) > pausesKeep {
 		list, changed, err := s.cfg.Timeline.Pauses(ctx)

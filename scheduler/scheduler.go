@@ -104,6 +104,7 @@ func New(cfg Config) (*Scheduler, error) {
 	}
 	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
 	s.queues, s.names = newCoalescer(s), newNames(s)
+	s.pauses.turn = NewTurn()
 	s.polls = polls{s: s, lines: map[string]*line{}, undone: map[undoing]message.Milli{}}
 	return s, nil
 }

@@ -25,8 +25,8 @@ import (
 type holds struct {
 	topics *scheduler.Topics
 
-	reading  sync.Mutex // held from reading the pauses to setting them, so that a later reading wins
-	readFrom time.Time  // when the last reading began, under reading
+	reading  scheduler.Turn // held from reading the pauses to setting them, so that a later reading wins
+	readFrom time.Time      // when the last reading began, under reading
 	mu       sync.Mutex
 	pauses   []scheduler.Pause
 	paces    map[message.Lane]*pace // by lane
@@ -36,7 +36,7 @@ type holds struct {
 const pauseLook = time.Second
 
 func newHolds(topics *scheduler.Topics) *holds {
-	return &holds{topics: topics, paces: map[message.Lane]*pace{}}
+	return &holds{topics: topics, reading: scheduler.NewTurn(), paces: map[message.Lane]*pace{}}
 }
 
 // set replaces the pauses; it reports whether one ended.
@@ -187,8 +187,10 @@ func (l *leadership) watchPauses(ctx context.Context) error {
 // readPauses reads the pauses.
 func (l *leadership) readPauses(ctx context.Context) error {
 	asked := time.Now()
-	l.holds.reading.Lock()
-	defer l.holds.reading.Unlock()
+	if err := l.holds.reading.Take(ctx); err != nil {
+		return scheduler.Looked("read pauses", err)
+	}
+	defer l.holds.reading.Leave()
 	if l.holds.readFrom.After(asked) {
 		return nil // the reading that held the lock began after this call, so it suffices
 	}

@@ -7,7 +7,6 @@ import (
 	"iter"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -131,7 +130,7 @@ func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages c
 	if q.DueTo == 0 { // there are no staying messages
 		return nil
 	}
-	var turn sync.Mutex
+	turn := scheduler.NewTurn()
 	next, stop := iter.Pull2(w.list(ctx, q))
 	defer stop()
 	readers := 1 // beside traffic
@@ -142,10 +141,12 @@ func (w *restoring) read(ctx context.Context, req record.RestoreRequest, pages c
 	for range readers {
 		group.Go(func() error {
 			for {
-				turn.Lock()
+				if err := turn.Take(ctx); err != nil {
+					return err
+				}
 				began := w.Clock.Milli()
 				places, err, more := next()
-				turn.Unlock()
+				turn.Leave()
 				if err != nil || !more {
 					return err
 				}
