@@ -30,6 +30,7 @@ type lane struct {
 	failures int // in a row
 	parked   bool
 	probing  bool
+	prober   message.Bucket // whose message the probe is
 	backoff  time.Duration
 	probeAt  time.Time
 	parkedIn int    // buckets that hold messages of this lane
@@ -140,7 +141,7 @@ func (b *laneBook) holds(name message.Lane, yes bool) {
 }
 
 // turn returns what a bucket that holds messages of the lane may do now: claim up to n, or wait until the given time.
-func (b *laneBook) turn(name message.Lane, now time.Time) (n int, wait time.Time) {
+func (b *laneBook) turn(name message.Lane, bucket message.Bucket, now time.Time) (n int, wait time.Time) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	l := b.lanes[name]
@@ -154,7 +155,7 @@ func (b *laneBook) turn(name message.Lane, now time.Time) (n int, wait time.Time
 	case now.Before(l.probeAt):
 		return 0, l.probeAt
 	}
-	l.probing = true
+	l.probing, l.prober = true, bucket
 	return 1, time.Time{}
 }
 
@@ -174,6 +175,21 @@ func (b *laneBook) skip(name message.Lane) {
 	defer b.mu.Unlock()
 	if l := b.lanes[name]; l != nil {
 		l.probing = false
+	}
+}
+
+// leave takes back the probes of a bucket whose scanner has ended, since nobody judges their outcomes any more, and
+// what it said of the lanes that hold messages of the bucket.
+func (b *laneBook) leave(bucket message.Bucket, held map[message.Lane]bool) {
+	b.mu.Lock()
+	for _, l := range b.lanes {
+		l.probing = l.probing && l.prober != bucket
+	}
+	b.mu.Unlock()
+	for name := range held {
+		if !name.Holds() {
+			b.holds(name, false)
+		}
 	}
 }
 

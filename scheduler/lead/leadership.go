@@ -62,6 +62,7 @@ func (l *leadership) keep(ctx context.Context, bucket message.Bucket) error {
 		if l.cfg.Whole == nil || ctx.Err() != nil || !errors.Is(err, scheduler.ErrUncertified) {
 			return err
 		}
+		l.lanes.leave(bucket, sc.lanes)
 		sc.log.Warn().Err(err).Msg("the store changed under this leader")
 	}
 }

@@ -1,9 +1,11 @@
 package lead_test
 
 import (
+	"context"
 	"errors"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -286,4 +288,60 @@ func TestRun_ARefusalThatNobodyVouchesForLeavesTheMessageUncertain(t *testing.T)
 			})
 		})
 	}
+}
+
+// changing is a store whose server may change under its leader.
+type changing struct {
+	scheduler.Timeline
+	changed atomic.Bool
+}
+
+func (s *changing) Claim(ctx context.Context, b message.Bucket, req scheduler.Claim) (scheduler.Claimed, error) {
+	if s.changed.Load() {
+		return scheduler.Claimed{}, scheduler.ErrUncertified
+	}
+	return s.Timeline.Claim(ctx, b, req)
+}
+
+// A probe is out when the server of its bucket changes, and nobody judges its outcome. The next scanner probes again:
+// else nothing for that destination is delivered until another instance leads.
+func TestRun_ProbesAgainAfterTheStoreChanged(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		store := &changing{}
+		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+		var whole atomic.Int32
+		r.Whole = func(context.Context, uint64, message.Bucket) error {
+			whole.Add(1)
+			store.changed.Store(false)
+			return nil
+		}
+		s := r.Scheduler()
+		r.Nats.Answer = func(m *message.Message, _ int) scheduler.Outcome {
+			if m.Topic == "gone" {
+				return scheduler.Outcome{Kind: scheduler.NoListener, Err: errors.New("nobody")}
+			}
+			return scheduler.Outcome{}
+		}
+		r.Nats.Takes = func(*message.Message) time.Duration { return 10 * time.Second } // longer than a stop waits
+		stop := r.Lead(s, 1)
+		for range 3 {
+			r.Push(scheduler.Push{Topic: "gone"})
+		}
+		time.Sleep(12 * time.Second) // the lane is parked, and a probe is out
+		store.changed.Store(true)
+		r.Push(scheduler.Push{Topic: "other"})
+		time.Sleep(20 * time.Second)
+		if n := whole.Load(); n != 2 {
+			t.Fatalf("the store was made whole %d times, want 2", n)
+		}
+		r.Nats.Mu.Lock()
+		r.Nats.Answer = nil
+		r.Nats.Mu.Unlock()
+		time.Sleep(time.Minute)
+		if n := rig.TopicsOf(r.Nats.Arrived())["gone"]; n < 3 {
+			t.Errorf("a minute after somebody listens again %d of 3 messages have come", n)
+		}
+		_ = stop(rig.ErrStop)
+	})
 }

@@ -100,5 +100,5 @@ func (sc *scanner) turn(name message.Lane, now time.Time) (n int, wait time.Time
 	case sc.lanes[name]:
 		return laneBatch, time.Time{}
 	}
-	return sc.l.lanes.turn(name, now)
+	return sc.l.lanes.turn(name, sc.bucket, now)
 }
