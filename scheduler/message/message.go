@@ -110,8 +110,8 @@ type Message struct {
 type Mark struct {
 	// Uncertain reports whether a consumer may have seen the message although nothing proves it.
 	Uncertain bool
-	// Handed reports whether a consumer had the message and released it. The journal does not know: a loss of the store
-	// forgets it, as it forgets leases.
+	// Handed reports whether a consumer had the message and released it. The journal does not know, nor does it know of
+	// leases, so every message for pull that is restored counts as handed out.
 	Handed bool
 	// Refusals counts NATS's permanent refusals or, of a message for pull, the leases that ended in vain. Too many make
 	// the message dead.

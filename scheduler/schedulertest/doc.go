@@ -105,8 +105,8 @@
 //   - at Version+1 and already as requested: nothing changes, AmendDone;
 //   - at any other version: AmendVersion;
 //   - of other content, where consumers have tried the message (it is for pull, and has refusals or was handed
-//     out): AmendTried. A push does not merge into such a message either: one that would replace it ends it
-//     (ReasonGaveWay) and is Added.
+//     out) or may have (it was restored): AmendTried. A push does not merge into such a message either: one that
+//     would replace it ends it (ReasonGaveWay) and is Added.
 //
 // An amended message leaves its lane and waits at its Score. If Message is set, it replaces headers and body, and the
 // change is reported with the content. Where that is another, refusals count from zero again. Head is the bucket's

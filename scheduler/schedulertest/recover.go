@@ -71,6 +71,12 @@ var recoverPromises = []promise{
 		t.wantInfo(live(m, message.StateWaiting, message.Mark{Uncertain: true, Changes: 3}))
 		t.canceled(m.UID, scheduler.CancelMaybe)
 	}},
+	{name: "a restored message for pull keeps the content of its uid: a lost lease may have handed it out",
+		check: func(t *trial) {
+			m := Message(1, DueIn(time.Hour), ForPull())
+			t.restored([]record.RestoreCode{added}, recordOf(m, message.StateWaiting, 1))
+			t.amend(edited(m, 1, "other"), scheduler.AmendTried)
+		}},
 	{name: "what may have been delivered is restored as uncertain, and that is a change", check: func(t *trial) {
 		m := Message(1, DueIn(time.Hour))
 		r := recordOf(m, message.StateWaiting, 3)

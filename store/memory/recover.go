@@ -108,7 +108,8 @@ func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []reco
 
 func (b *bucket) restore(r *record.Record, recovering bool, now message.Milli) record.RestoreCode {
 	m, version := kept(&r.Message), r.Version
-	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals, Changes: uint32(version - 1)}
+	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Handed: m.Pull && !r.State.Ended(), Refusals: r.Mark.Refusals,
+		Changes: uint32(version - 1)}
 	unsure := !r.State.Ended() && (m.Due <= now && !(m.Pull && b.sync) || r.Doubt) && !m.Mark.Uncertain
 	if unsure {
 		m.Mark.Uncertain = true
