@@ -222,6 +222,9 @@ func (s sample) vote(own time.Time, age time.Duration) vote {
 	if own.Before(low.Add(-clockSlack)) || own.After(high.Add(clockSlack)) {
 		return vote{low, high}
 	}
+	if own.After(high) { // the slack tells that they agree, and makes nothing early
+		own = high
+	}
 	return vote{own, own}
 }
 

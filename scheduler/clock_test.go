@@ -68,6 +68,18 @@ func TestClock_IsTheOwnClockWhereTheServersAgree(t *testing.T) {
 	}
 }
 
+// A wall clock that is ahead by less than the slack agrees with the servers, and makes nothing early all the same.
+func TestClock_IsNotAheadByTheSlack(t *testing.T) {
+	h := &hands{wall: noon.Add(clockSlack / 2)}
+	c := NewClock(h.local())
+	for _, source := range []string{"redis", "nats"} {
+		c.Sample(source, noon, h.mono, h.mono)
+	}
+	if got := c.Now(); !got.Equal(noon) {
+		t.Fatalf("now is %s off the servers' time", got.Sub(noon))
+	}
+}
+
 func TestClock_CountsADelayFromNoEarlierThanTheTruth(t *testing.T) {
 	for name, c := range map[string]struct {
 		samples map[string]time.Duration // by how much a server's answer was on the way back; all of it, or none
