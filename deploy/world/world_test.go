@@ -1,12 +1,15 @@
 package world_test
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"runtime"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -15,159 +18,195 @@ import (
 	"github.com/tarry-mq/tarry/deploy/check/history"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
-	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
+	"github.com/tarry-mq/tarry/scheduler/record"
+	"github.com/tarry-mq/tarry/store/journal"
+	"github.com/tarry-mq/tarry/store/memory"
 )
 
 // seeds is how many worlds a test command runs.
 const seeds = 300
 
-// TestHeart_KeepsItsPromises runs the heart: two instances over one store, of which one leads at a time. TARRY_SEED
-// runs one seed, and TARRY_SEEDS as many as it says.
-func TestHeart_KeepsItsPromises(t *testing.T) {
-	// With one processor a seed comes closer to the same run each time. And where goroutines of a bubble run side by side,
-	// the race detector of Go 1.26 may crash on timers that fire at one instant (runtime.(*timer).maybeRunChan).
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	from, to := uint64(1), uint64(seeds)
-	if n, err := strconv.ParseUint(os.Getenv("TARRY_SEEDS"), 10, 64); err == nil {
-		to = n
+const buckets = 2
+
+// calm is how long everything has, once the faults are over, to come to its end.
+const calm = 100 * time.Second
+
+// TestWorld_KeepsItsPromises runs worlds. TARRY_SEED runs one seed; others run from
+// TARRY_FROM to TARRY_SEEDS.
+func TestWorld_KeepsItsPromises(t *testing.T) {
+	alone(t)
+	number := func(name string, otherwise uint64) uint64 {
+		if n, err := strconv.ParseUint(os.Getenv(name), 10, 64); err == nil {
+			return n
+		}
+		return otherwise
 	}
-	if n, err := strconv.ParseUint(os.Getenv("TARRY_SEED"), 10, 64); err == nil {
-		from, to = n, n
-	}
+	one := number("TARRY_SEED", 0)
+	from, to := cmp.Or(one, number("TARRY_FROM", 1)), cmp.Or(one, number("TARRY_SEEDS", seeds))
 	seen := map[string]int{}
 	for seed := from; seed <= to; seed++ {
-		synctest.Test(t, func(t *testing.T) {
-			w := newWorld(t, seed)
-			w.live()
-			for _, v := range history.Check(w.all) {
-				t.Errorf("seed %d: %s", seed, v)
-			}
-			for what, n := range w.sometimes {
-				seen[what] += n
-			}
-		})
-		if t.Failed() {
-			t.Fatalf("again: TARRY_SEED=%d go test -run TestHeart ./deploy/world", seed)
+		w := live(t, seed, from == to)
+		for what, n := range w.sometimes {
+			seen[what] += n
 		}
 	}
-	if from == to {
+	if to-from+1 < seeds {
 		return
 	}
-	for _, what := range []string{"push", "duplicate", "canceled", "already_delivered", "in_flight", "rescheduled",
-		"too late to reschedule", "leased", "ack", "nack", "release", "dead", "lost", "leader stopped", "leader killed",
-		"unknown", "unanswered", "no listener", "expired", "a call was refused", "a reply was lost",
-		"a call came late"} {
+	for _, what := range sometimes {
 		if seen[what] == 0 {
 			t.Errorf("in %d worlds it never came to %q", to, what)
 		}
 	}
 }
 
+// alone gives the test one processor: goroutines of a bubble that run side by side may take turns in any order, and
+// where they fire timers of one instant the race detector of Go 1.26 may crash (runtime.(*timer).maybeRunChan).
+func alone(t *testing.T) {
+	before := runtime.GOMAXPROCS(1)
+	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
+}
+
 // world is one run.
 type world struct {
-	*rig.Rig
-	t         *testing.T
-	seed      uint64
-	rnd       *rand.Rand
-	instances []*rig.Instance
-	term      uint64
-	stop      func() // ends the leadership in an orderly way
-	kill      func() // ends it at once: what it has in flight stays so
+	t          *testing.T
+	seed       uint64
+	rnd        *rand.Rand // what users and faults do
+	bus        *bus
+	redis      *redis
+	sql        server
+	db         *memory.Journal
+	zk         zooKeeper
+	topics     *scheduler.Topics
+	processes  []*process // those that run; the dead are kept by all
+	all        []*process
+	background sync.WaitGroup
+	faults     map[string]bool
+	natsRate   int // of so many messages four have another outcome
+	storm      bool
+	over       bool // nothing fails any more
 
 	mu        sync.Mutex
-	all       []history.Event
+	history   []history.Event
 	calls     int
 	pushed    []pushed
-	held      []scheduler.PulledMessage
+	held      []held
 	sometimes map[string]int
-	rough     *rand.Rand // what NATS answers; nil once nothing fails any more
-	storm     bool       // NATS loses most of its answers
-	shaky     bool       // the store loses calls and replies
+	emptied   bool
 }
 
-type pushed struct {
-	name string
-	uid  message.UID
-	id   string
-	due  time.Time
-}
+// kinds are the faults that a world may have.
+var kinds = []string{"stop", "kill", "freeze", "cut", "redis calls", "redis away", "redis empty", "sql calls",
+	"sql away", "nats", "clock"}
 
-func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), rough: rand.New(rand.NewPCG(seed, 2)),
-		sometimes: map[string]int{}}
-	w.shaky = w.rnd.IntN(2) == 0
-	w.Rig = rig.New(t, 2, func(store scheduler.Timeline) scheduler.Timeline { return &flaky{store, w} })
-	w.instances = []*rig.Instance{w.S, w.Over(w.Store, w.Nats)}
-	w.Serve(w.instances[1])
-	faults := w.rnd.IntN(3) > 0 // else there is no duplicate at all
-	w.Nats.Answer = func(*message.Message, int) scheduler.Outcome { return w.answer(faults) }
-	w.Nats.Takes = func(*message.Message) time.Duration { return w.below(20 * time.Millisecond) }
-	if faults {
+func newWorld(t *testing.T, seed uint64, traced bool) *world {
+	w := &world{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), bus: newBus(seed),
+		sometimes: map[string]int{}, faults: map[string]bool{}, topics: &scheduler.Topics{}}
+	w.bus.traced = traced
+	for _, kind := range kinds {
+		w.faults[kind] = w.rnd.IntN(2) == 0
+	}
+	if w.rnd.IntN(6) == 0 {
+		clear(w.faults)
+	}
+	mode := journal.Mode(w.rnd.IntN(3))
+	if mode == journal.Off {
+		w.faults["redis empty"] = false
+	}
+	w.met("journal: " + mode.String())
+	if w.anyFault() == "" {
+		w.met("no fault at all")
+	}
+	w.topics.Set([]*scheduler.Topic{
+		{Pattern: "serial", Serial: true, Deliver: scheduler.DeliverPull},
+		{Pattern: "rated", Rate: 20},
+	}, message.Retry{})
+	w.redis = newRedis(w, mode)
+	w.sql = server{world: w, name: "sql"}
+	w.redis.rate, w.sql.rate = w.ifFault("redis calls", 15), w.ifFault("sql calls", 10)
+	w.natsRate = w.ifFault("nats", 12)
+	var err error
+	if w.db, err = memory.NewJournal(memory.JournalConfig{}); err != nil {
+		t.Fatal(err)
+	}
+	if w.anyFault() != "" {
 		w.call(history.Event{Kind: history.Fault, Word: history.Repeats})
 	}
 	return w
 }
 
-// answer is what NATS makes of a message.
-func (w *world) answer(faults bool) scheduler.Outcome {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.rough == nil || !faults {
-		return scheduler.Outcome{}
+func (w *world) ifFault(kind string, rate int) int {
+	if w.faults[kind] {
+		return rate
 	}
-	kinds := map[int]scheduler.OutcomeKind{0: scheduler.Unknown, 1: scheduler.Unanswered, 2: scheduler.NoListener}
-	n := w.rough.IntN(12)
-	if w.storm && n > 3 {
-		n = 0
-	}
-	kind, failed := kinds[n]
-	if !failed {
-		return scheduler.Outcome{}
-	}
-	w.sometimes[map[scheduler.OutcomeKind]string{scheduler.Unknown: "unknown", scheduler.Unanswered: "unanswered",
-		scheduler.NoListener: "no listener"}[kind]]++
-	return scheduler.Outcome{Kind: kind, Err: fmt.Errorf("of kind %d", kind)}
+	return 0
 }
 
-// fate is what becomes of a call of the store.
-type fate int
-
-const (
-	done fate = iota
-	refused
-	lost
-	late
-)
-
-func (w *world) fate() fate {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.rough == nil || !w.shaky {
-		return done
+func (w *world) anyFault() string {
+	for _, kind := range kinds {
+		if w.faults[kind] {
+			return kind
+		}
 	}
-	f := fate(w.rough.IntN(60))
-	if f > late {
-		return done
-	}
-	w.sometimes[[]string{"", "a call was refused", "a reply was lost", "a call came late"}[f]]++
-	return f
+	return ""
 }
 
-// below returns a time below most, by what NATS is decided by: it is asked from several goroutines.
-func (w *world) below(most time.Duration) time.Duration {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.rough == nil {
-		return 0
+func (w *world) options() string {
+	var with []string
+	for _, kind := range kinds {
+		if w.faults[kind] {
+			with = append(with, kind)
+		}
 	}
-	return time.Duration(w.rough.Int64N(int64(most)))
+	return fmt.Sprintf("seed %d: journal %s, faults: %s", w.seed, w.redis.mode, strings.Join(with, ", "))
+}
+
+// live runs a world, and holds what its users saw against the promises.
+func live(t *testing.T, seed uint64, traced bool) (w *world) {
+	choose(t, seed)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20))) // a bubble starts in 2000, before the uids' epoch
+		w = newWorld(t, seed, traced)
+		over := make(chan struct{})
+		go w.bus.run(over)
+		w.live()
+		for _, p := range w.all {
+			p.stop()
+		}
+		for _, p := range w.all {
+			p.ended.Wait()
+		}
+		w.background.Wait()
+		close(over)
+		if file := os.Getenv("TARRY_HISTORY"); file != "" {
+			out, err := os.Create(file)
+			if err == nil {
+				err = history.Write(out, w.history)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if file := os.Getenv("TARRY_TRACE"); file != "" {
+			if err := os.WriteFile(file, []byte(w.options()+"\n"+strings.Join(w.bus.trace, "\n")+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for _, v := range history.Check(w.history) {
+			t.Errorf("seed %d: %s", seed, v)
+		}
+		if t.Failed() {
+			t.Logf("%s\nagain: TARRY_SEED=%d deploy/world/run.sh -run TestWorld_Keeps", w.options(), seed)
+		}
+	})
+	return w
 }
 
 func (w *world) tell(e history.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	e.At = time.Now()
-	w.all = append(w.all, e)
+	w.history = append(w.history, e)
 }
 
 // call tells that a call begins; answer tells its answer.
@@ -190,290 +229,149 @@ func (w *world) met(what string) {
 	w.sometimes[what]++
 }
 
+// turn has the world itself do something, in the order of the bus.
+func (w *world) turn(what string, do func()) {
+	w.bus.enter(nil, what)
+	do()
+}
+
 // live lets users and faults act, then ends the faults, and waits until everything has come to its end.
 func (w *world) live() {
-	w.lead()
+	for range 2 {
+		w.run()
+	}
 	var users sync.WaitGroup
 	for i := range 60 + w.rnd.IntN(120) {
 		time.Sleep(time.Duration(w.rnd.Int64N(int64(400 * time.Millisecond))))
-		if w.rnd.IntN(20) == 0 {
-			w.burst(i, &users)
-		}
-		act := w.act(i)
-		users.Go(act)
+		w.turn("the world goes on", func() {
+			if w.rnd.IntN(20) == 0 {
+				w.burst(i, &users)
+			}
+			if w.rnd.IntN(10) == 0 {
+				w.fault()
+			}
+		})
+		users.Go(w.act(i))
 	}
 	users.Wait()
-	w.mu.Lock()
-	w.rough = nil
-	w.mu.Unlock()
-	time.Sleep(4 * time.Minute)
-	for _, a := range w.Nats.Arrived() {
-		w.all = append(w.all, history.Event{At: a.At, Kind: history.Deliver, Message: string(a.M.Body), UID: string(a.M.UID),
-			Attempt: int(a.M.Attempt), Body: string(a.M.Body)})
-	}
-	for _, p := range w.pushed {
-		info, err := w.S.Get(context.Background(), scheduler.Ref{UID: p.uid})
+	w.turn("the faults end", func() { w.over = true })
+	time.Sleep(calm)
+	w.ends()
+}
+
+// run starts a process.
+func (w *world) run() {
+	p := w.start(len(w.all) + 1)
+	w.all, w.processes = append(w.all, p), append(w.processes, p)
+}
+
+// some is a process that runs.
+func (w *world) some() *process { return w.processes[w.rnd.IntN(len(w.processes))] }
+
+// ends looks at what became of every message.
+func (w *world) ends() {
+	ctx, p := context.Background(), w.processes[0]
+	for _, m := range w.pushed {
+		info, err := p.Get(ctx, scheduler.Ref{UID: m.uid})
 		if err != nil {
 			continue // P1 judges by what was seen
 		}
 		switch {
 		case info.State == message.StateExpired:
-			w.sometimes["expired"]++
-		case info.State == message.StateInFlight,
-			info.State == message.StateWaiting && time.Since(info.Due.Time()) > time.Minute: // faults are long over
-			w.t.Errorf("seed %d: message %s, due at %s, is still %s", w.seed, p.name, info.Due.Time(), info.State)
+			w.met("expired")
+		case info.State == message.StateInFlight && !info.Pull,
+			info.State == message.StateWaiting && time.Since(info.Due.Time()) > calm/2 && !info.Pull:
+			p.Explain(ctx, &info, p.leader.Why, func(context.Context) error { return nil })
+			w.t.Errorf("seed %d: message %s, due at %s, is still %s: %+v", w.seed, m.name, info.Due.Time(), info.State, info)
 		}
 		if info.State != message.StateDelivered { // of a delivery its consumer tells
-			w.tell(history.Event{Kind: history.End, Message: p.name, UID: string(p.uid), Word: info.State.String()})
+			w.tell(history.Event{Kind: history.End, Message: m.name, UID: string(m.uid), Word: info.State.String()})
 		}
 	}
-	w.kill()
-}
-
-// burst pushes messages that are due at one moment, and has something happen right then.
-func (w *world) burst(i int, users *sync.WaitGroup) {
-	delay := 50*time.Millisecond + time.Duration(w.rnd.IntN(1000))*time.Millisecond
-	s := w.instances[w.rnd.IntN(2)]
-	for n := range 5 + w.rnd.IntN(20) {
-		p := scheduler.Push{Topic: fmt.Sprint("burst", i%3), Delay: delay, Body: fmt.Append(nil, "m", i, ".", n)}
-		users.Go(func() { w.push(s, p) })
-	}
-	time.Sleep(delay + time.Duration(w.rnd.IntN(30))*time.Millisecond)
-	switch w.rnd.IntN(4) {
-	case 0:
-		w.crash()
-	case 1:
-		w.stop()
-		w.lead()
-	case 2:
-		w.mu.Lock()
-		w.storm = !w.storm
-		w.mu.Unlock()
-	}
-	for range 5 {
-		which := w.rnd.IntN(1 << 20)
-		users.Go(func() { w.cancel(w.S, which) })
-	}
-}
-
-// crash kills the leader, and lets one lead again.
-func (w *world) crash() {
-	over := w.call(history.Event{Kind: history.Fault, By: "kill", Word: history.Repeats})
-	w.kill()
-	w.met("leader killed")
-	w.lead()
-	time.AfterFunc(5*time.Second, func() { over(history.Event{Phase: history.OK}) })
-}
-
-// lead lets one of the instances lead the next term.
-func (w *world) lead() {
-	w.term++
-	term, over := w.term, false
-	var mu sync.Mutex
-	lease := func() time.Duration {
-		mu.Lock()
-		defer mu.Unlock()
-		if over {
-			return 0
-		}
-		return time.Hour
-	}
-	i := w.rnd.IntN(2)
-	ctx, cancel := context.WithCancelCause(context.Background())
-	done := make(chan struct{})
-	w.tell(history.Event{Kind: history.Lead, By: fmt.Sprint("instance ", i), Term: term})
-	go func() {
-		defer close(done)
-		_ = w.instances[i].Run(ctx, term, lease)
-	}()
-	w.kill = func() {
-		mu.Lock()
-		over = true
-		mu.Unlock()
-		cancel(rig.ErrStop)
-		<-done
-	}
-	w.stop = func() {
-		cancel(rig.ErrStop)
-		<-done
-	}
-}
-
-// act decides what happens next, and returns what does it.
-func (w *world) act(i int) func() {
-	s := w.instances[w.rnd.IntN(2)]
-	delay := time.Duration(w.rnd.IntN(20000)) * time.Millisecond
-	which, some, verb := w.rnd.IntN(1<<20), w.rnd.IntN(5), 1+w.rnd.IntN(4)
-	switch n := w.rnd.IntN(100); {
-	case n < 45:
-		p := scheduler.Push{Topic: "plain", Delay: delay, Body: fmt.Append(nil, "m", i)}
-		if n < 15 {
-			p.Topic, p.Deliver = "work", scheduler.DeliverPull
-		}
-		if some == 0 {
-			p.ID = fmt.Sprint("id", i)
-		}
-		if some == 1 {
-			p.TTL = 3 * time.Second
-		}
-		return func() { w.push(s, p) }
-	case n < 48:
-		return func() { w.repeat(s, which) }
-	case n < 58:
-		return func() { w.cancel(s, which) }
-	case n < 70:
-		return func() { w.reschedule(s, which, delay) }
-	case n < 80:
-		return func() { w.pull(s, 1+some, delay/4+100*time.Millisecond) }
-	case n < 94:
-		return func() { w.settle(s, which, scheduler.Verb(verb)) }
-	case n < 97:
-		w.stop()
-		w.met("leader stopped")
-		w.lead()
-	default:
-		w.crash()
-	}
-	return func() {}
-}
-
-func (w *world) push(s *rig.Instance, p scheduler.Push) {
-	name := string(p.Body)
-	answer := w.call(history.Event{Kind: history.Push, Message: name, Body: name, Due: time.Now().Add(p.Delay)})
-	a := s.AcceptAll(context.Background(), []*scheduler.Push{&p})[0]
-	if a.Err != nil {
-		answer(history.Event{Phase: history.Unknown, Word: a.Err.Error()})
+	if w.redis.mode == journal.Off {
 		return
 	}
-	w.met("push")
-	answer(history.Event{Phase: history.OK, UID: string(a.UID), Due: a.Due.Time()})
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pushed = append(w.pushed, pushed{name, a.UID, p.ID, a.Due.Time()})
+	report, err := p.reconciler.Verify(ctx, record.VerifyRequest{}, nil)
+	if err != nil {
+		w.t.Errorf("seed %d: verify: %v", w.seed, err)
+	}
+	if len(report.Found) > 0 {
+		w.t.Errorf("seed %d: P8: the store and the journal differ: %v: %+v", w.seed, report.Found, report.Differences)
+	}
 }
 
-// some returns a message that was pushed before: any, or one of those that are due about now.
-func (w *world) some(which int) (pushed, bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if len(w.pushed) == 0 {
-		return pushed{}, false
+// fault has one of the faults of this world happen.
+func (w *world) fault() {
+	able := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
+		return !w.faults[kind] || kind == "redis calls" || kind == "sql calls" // those have a rate
+	})
+	if len(able) == 0 {
+		return
 	}
-	if which%3 > 0 {
-		var near []pushed
-		for _, p := range w.pushed {
-			if time.Until(p.due).Abs() < time.Second {
-				near = append(near, p)
+	kind := able[w.rnd.IntN(len(able))]
+	p, d := w.some(), time.Duration(w.rnd.Int64N(int64(15*time.Second)))
+	w.bus.note(fmt.Sprint("fault: ", kind, " ", p.name, " ", d))
+	if p == w.zk.owner {
+		w.met("the leader: " + kind)
+	}
+	if kind == "redis empty" && time.Now().Before(w.sql.away) {
+		w.met("redis: emptied while sql was away")
+	}
+	if time.Now().Before(w.redis.away) {
+		w.met("a fault while redis was away: " + kind)
+	}
+	switch kind {
+	case "stop", "kill":
+		w.processes = slices.DeleteFunc(w.processes, func(other *process) bool { return other == p })
+		if w.met("process: " + kind); kind == "kill" {
+			p.kill()
+			if w.zk.owner == p && w.rnd.IntN(2) == 0 {
+				w.zk.owner = nil // a standby has seen it die
+			}
+		} else {
+			p.stop()
+		}
+		w.run()
+	case "freeze":
+		w.met("process: frozen")
+		p.freeze(d)
+	case "cut":
+		w.met("process: cut from ZooKeeper")
+		p.cut.Store(time.Now().Add(d).UnixMicro())
+	case "redis away":
+		w.redis.away = time.Now().Add(d / 4)
+	case "sql away":
+		w.sql.away = time.Now().Add(d / 2)
+	case "redis empty":
+		w.lose()
+	case "nats":
+		w.storm = !w.storm
+	case "clock":
+		w.met("process: its clock steps")
+		p.skew.Add(w.rnd.Int64N(int64(20*time.Second)) - int64(10*time.Second))
+	}
+}
+
+// lose empties Redis. What the journal does not have by then is lost, unless its answers waited for the journal.
+func (w *world) lose() {
+	w.met("redis: emptied")
+	w.emptied = w.redis.mode == journal.Async
+	from, word := time.Now(), history.Leases
+	if w.emptied {
+		word = history.Loss
+		lags, _ := w.redis.Lags(context.Background()) // a bucket may not be certified yet
+		for _, lag := range lags {
+			if lag.Oldest > 0 && lag.Oldest.Time().Before(from) {
+				from = lag.Oldest.Time()
 			}
 		}
-		if len(near) > 0 {
-			return near[which%len(near)], true
-		}
-	}
-	return w.pushed[which%len(w.pushed)], true
-}
-
-// repeat pushes a uid once more, as after a lost answer.
-func (w *world) repeat(s *rig.Instance, which int) {
-	p, some := w.some(which)
-	if !some {
-		return
-	}
-	again := scheduler.Push{Topic: "plain", UID: p.uid, ID: p.id, Body: []byte(p.name), Delay: time.Second}
-	a := s.AcceptAll(context.Background(), []*scheduler.Push{&again})[0]
-	if a.Duplicate {
-		w.met("duplicate")
-	}
-	if a.Err == nil && (!a.Duplicate || a.UID != p.uid) {
-		w.t.Errorf("a repeat of %s is %+v", p.uid, a)
-	}
-}
-
-func (w *world) cancel(s *rig.Instance, which int) {
-	p, some := w.some(which)
-	if !some {
-		return
-	}
-	answer := w.call(history.Event{Kind: history.Cancel, Message: p.name})
-	r, err := s.Cancel(context.Background(), scheduler.Ref{UID: p.uid})
-	word, phase := r.Code.String(), history.Fail
-	switch {
-	case err != nil:
-		word, phase = err.Error(), history.Unknown
-	case r.Code == scheduler.CancelDone:
-		word, phase = "canceled", history.OK
-	case r.Code == scheduler.CancelMaybe:
-		phase = history.Unknown
-	case r.Code == scheduler.CancelEnded && r.Info.State == message.StateDelivered:
-		word = "already_delivered"
-	case r.Code == scheduler.CancelInFlight:
-		word = "in_flight"
-	}
-	w.met(word)
-	answer(history.Event{Phase: phase, Word: word})
-}
-
-func (w *world) reschedule(s *rig.Instance, which int, delay time.Duration) {
-	p, some := w.some(which)
-	if !some {
-		return
-	}
-	answer := w.call(history.Event{Kind: history.Reschedule, Message: p.name, Due: time.Now().Add(delay)})
-	r, err := s.Reschedule(context.Background(), scheduler.Ref{UID: p.uid}, scheduler.Edit{HasDelay: true, Delay: delay})
-	switch {
-	case err != nil:
-		answer(history.Event{Phase: history.Unknown, Word: err.Error()})
-	case r.Code == scheduler.AmendDone:
-		w.met("rescheduled")
-		answer(history.Event{Phase: history.OK, Due: r.Info.Due.Time()})
-	default:
-		w.met("too late to reschedule")
-		answer(history.Event{Phase: history.Fail})
-	}
-}
-
-func (w *world) pull(s *rig.Instance, max int, lease time.Duration) {
-	found, err := s.Pull(context.Background(), scheduler.Poll{Topic: "work", Max: max, Bytes: 1 << 20, Lease: lease})
-	if err != nil {
-		w.t.Errorf("pull: %v", err)
-	}
-	for _, m := range found {
-		w.met("leased")
-		w.tell(history.Event{Kind: history.Lease, Message: string(m.Body), UID: string(m.UID),
-			Attempt: int(m.Tries(message.StateInFlight)), Body: string(m.Body), Receipt: receipt(m), Until: m.Until.Time()})
+		from = from.Add(-time.Second)
 	}
 	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.held = append(w.held, found...)
-}
-
-func receipt(m scheduler.PulledMessage) string { return fmt.Sprintf("%s %v", m.UID, m.Nonce) }
-
-func (w *world) settle(s *rig.Instance, which int, verb scheduler.Verb) {
-	w.mu.Lock()
-	if len(w.held) == 0 {
-		w.mu.Unlock()
-		return
-	}
-	m := w.held[which%len(w.held)]
+	w.calls++
+	w.history = append(w.history,
+		history.Event{At: from, Kind: history.Fault, Phase: history.Invoke, Call: w.calls, Word: word},
+		history.Event{At: time.Now().Add(5 * time.Second), Kind: history.Fault, Phase: history.OK, Call: w.calls})
 	w.mu.Unlock()
-	word := map[scheduler.Verb]string{scheduler.Ack: "ack", scheduler.Nack: "nack", scheduler.Bury: "dead",
-		scheduler.Release: "release"}[verb]
-	answer := w.call(history.Event{Kind: history.Settle, Message: string(m.Body), Word: word, Receipt: receipt(m)})
-	done, errs := s.Settle(context.Background(), []scheduler.Settlement{{Verb: verb,
-		Receipt: scheduler.Receipt{UID: m.UID, Nonce: m.Nonce, Topic: m.Topic}}})
-	switch {
-	case errs[0] != nil:
-		answer(history.Event{Phase: history.Unknown, Word: errs[0].Error()})
-	case done[0].Code == scheduler.SettleLost:
-		w.met("lost")
-		answer(history.Event{Phase: history.Fail})
-	default:
-		w.met(word)
-		a := history.Event{Phase: history.OK}
-		if verb == scheduler.Nack && done[0].Code == scheduler.SettleDone && done[0].Info.State == message.StateWaiting {
-			a.Due = done[0].Info.Due.Time()
-		}
-		answer(a)
-	}
+	w.redis.empty()
 }

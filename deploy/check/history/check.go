@@ -58,7 +58,14 @@ type call struct {
 	stray        bool  // another call has its number
 }
 
-func (c *call) ok() bool   { return c.ended.Phase == OK }
+func (c *call) ok() bool { return c.ended.Phase == OK }
+
+// named reports whether the message may have a uid since the call: an edit after a try may give it another, and the
+// answer that tells it may be lost.
+func (c *call) named(uid string) bool {
+	return c.ok() && c.ended.UID == uid || !c.ok() && !c.fail() && c.begun.Kind == Reschedule && c.begun.Body != ""
+}
+
 func (c *call) fail() bool { return c.ended.Phase == Fail }
 
 // over returns when the call had its effect at the latest. That of an unknown outcome may come at any time.
@@ -137,6 +144,14 @@ func (c *checker) may(word string, at time.Time) bool { return c.mayWithin(word,
 
 func (c *checker) mayWithin(word string, from, to time.Time) bool {
 	return slices.ContainsFunc(c.faults, func(f *call) bool { return f.begun.Word == word && f.covers(from, to) })
+}
+
+// undone reports whether a fault may have undone what was answered.
+func (c *checker) undone(one *call) bool { return c.mayWithin(Loss, one.begun.At, one.ended.At) }
+
+// forgot reports whether a fault may have had a lease forgotten before the next.
+func (c *checker) forgot(before, now Event) bool {
+	return c.mayWithin(Leases, before.At, now.At) || c.mayWithin(Loss, before.At, now.At)
 }
 
 // seen are the times at which consumers got a message.

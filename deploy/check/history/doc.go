@@ -18,11 +18,11 @@
 //	uid      tarry's name of it, as answered or delivered
 //	attempt  which try this is, from 1
 //	due      of push, reschedule and nack: the time that was asked for (invoke) or answered (ok)
-//	body     the body, or a digest of it
-//	word     the answer of a cancel; ack, nack, dead or release of a settle; the state of an end; what a fault may cause:
-//	         repeats, or loss of what was answered
+//	body     the body, or a digest of it; of a reschedule the new one, if it is an edit
+//	word     the answer of a cancel; ack, nack, dead, release or extend of a settle; the state of an end; what a fault
+//	         may cause: repeats, the loss of leases, or loss of what was answered
 //	receipt  of a lease, and of what settles it
-//	until    the end of a lease
+//	until    the end of a lease; in the answer of an extend, too
 //	term     of a leadership
 //
 // A delivery to a NATS consumer or a webhook is a deliver; one to a consumer that pulls is a lease. An end says what

@@ -52,6 +52,7 @@ const (
 // Words of faults.
 const (
 	Repeats = "repeats"
+	Leases  = "leases"
 	Loss    = "loss"
 )
 
@@ -61,6 +62,7 @@ const (
 	nack    = "nack"
 	dead    = "dead"
 	release = "release"
+	extend  = "extend"
 )
 
 // Read reads a history. An unknown field, kind, phase, or word of a settlement or a fault is an error: a rule must not
@@ -100,7 +102,7 @@ func readEvent(line []byte) (e Event, err error) {
 	case slices.Contains(calls, e.Kind) != slices.Contains([]string{Invoke, OK, Fail, Unknown}, e.Phase):
 		return e, fmt.Errorf("the phase of a %s is %q", e.Kind, e.Phase)
 	}
-	words := map[string][]string{Settle: {ack, nack, dead, release}, Fault: {Repeats, Loss}}[e.Kind]
+	words := map[string][]string{Settle: {ack, nack, dead, release, extend}, Fault: {Repeats, Leases, Loss}}[e.Kind]
 	if e.Phase == Invoke && words != nil && !slices.Contains(words, e.Word) {
 		return e, fmt.Errorf("the word of a %s is %q, want one of %v", e.Kind, e.Word, words)
 	}

@@ -21,7 +21,7 @@ func (c *checker) wellFormed() {
 func (c *checker) p1Lost() {
 	for _, s := range c.order {
 		kept := s.kept()
-		if kept == nil || len(s.seen()) > 0 || len(s.ends) > 0 || c.mayWithin(Loss, kept.begun.At, kept.ended.At) {
+		if kept == nil || len(s.seen()) > 0 || len(s.ends) > 0 || c.undone(kept) {
 			continue
 		}
 		if slices.ContainsFunc(s.cancels, func(k *call) bool { return !k.fail() }) {
@@ -36,7 +36,7 @@ func (c *checker) p1Lost() {
 func (c *checker) p2Early() {
 	for _, s := range c.order {
 		for _, seen := range s.seen() {
-			if least, known := s.leastDue(seen.At); known && seen.At.Before(least) {
+			if least, known := c.leastDue(s, seen.At); known && seen.At.Before(least) {
 				c.fail("P2 never early", s.name, "%s early: seen at %s by %s, due at %s", least.Sub(seen.At), stamp(seen.At),
 					by(seen), stamp(least))
 			}
@@ -46,16 +46,17 @@ func (c *checker) p2Early() {
 
 // leastDue returns the earliest due time that a message may have had at a time, if all that it may have had are known.
 // A nack that was answered with no time gave it none.
-func (s *story) leastDue(at time.Time) (least time.Time, known bool) {
+func (c *checker) leastDue(s *story, at time.Time) (least time.Time, known bool) {
 	changes := slices.DeleteFunc(slices.Concat(s.pushes, s.reschedules, s.settles), func(one *call) bool {
 		return one.fail() || one.begun.At.After(at) ||
-			one.begun.Kind == Settle && (one.begun.Word != nack || one.ok() && one.ended.Due.IsZero())
+			one.begun.Kind == Settle && (one.begun.Word != nack || one.ok() && one.ended.Due.IsZero()) ||
+			one.begun.Kind == Reschedule && one.begun.Body != "" && !one.ok() // an edit keeps the due time
 	})
 	for _, one := range changes {
 		over, sure := one.over()
 		replaced := sure && slices.ContainsFunc(changes, func(next *call) bool {
 			ended, done := next.over()
-			return done && next.begun.Kind != Push && next.begun.At.After(over) && !ended.After(at)
+			return done && next.begun.Kind != Push && next.begun.At.After(over) && !ended.After(at) && !c.undone(next)
 		})
 		if replaced {
 			continue
@@ -95,7 +96,7 @@ const (
 func (c *checker) p4Canceled() {
 	for _, s := range c.order {
 		for _, k := range s.cancels {
-			if !k.ok() || k.ended.Word != canceled {
+			if !k.ok() || k.ended.Word != canceled || c.undone(k) {
 				continue
 			}
 			for _, seen := range s.seen() {
@@ -128,7 +129,7 @@ func (c *checker) p4Denied() {
 
 // p5Contents: one uid, and one attempt of it, never carry two contents, and a message has the body that was pushed.
 func (c *checker) p5Contents() {
-	owner, content := map[string]string{}, map[string]string{}
+	owner, content := map[string]string{}, map[string]Event{}
 	for _, s := range c.order {
 		for _, seen := range s.seen() {
 			if len(s.pushes) == 0 {
@@ -140,19 +141,31 @@ func (c *checker) p5Contents() {
 			}
 			owner[seen.UID] = s.name
 			try := fmt.Sprint(seen.UID, " ", seen.Attempt)
-			if body, had := content[try]; had && body != seen.Body {
-				c.fail("P5 one content", s.name, "attempt %d has the body %.48q and %.48q", seen.Attempt, body, seen.Body)
+			before, had := content[try]
+			// A loss of the store takes an edit with it that nobody was told of.
+			undone := had && c.forgot(before, seen) && (c.unsure(s, before.Body) || c.unsure(s, seen.Body))
+			if had && before.Body != seen.Body && !undone {
+				c.fail("P5 one content", s.name, "attempt %d has the body %.48q and %.48q", seen.Attempt, before.Body, seen.Body)
 			}
-			content[try] = seen.Body
-			if !slices.ContainsFunc(s.pushes, func(p *call) bool { return !p.fail() && p.begun.Body == seen.Body }) {
+			content[try] = seen
+			given := slices.Concat(s.pushes, s.reschedules)
+			if !slices.ContainsFunc(given, func(p *call) bool { return !p.fail() && p.begun.Body == seen.Body }) {
 				c.fail("P5 one content", s.name, "seen at %s with the body %.48q", stamp(seen.At), seen.Body)
 			}
-			if kept := s.kept(); kept != nil && kept.ended.UID != "" && kept.ended.UID != seen.UID &&
-				!c.mayWithin(Loss, kept.begun.At, kept.ended.At) {
+			kept := s.kept()
+			if kept != nil && kept.ended.UID != "" && !c.undone(kept) &&
+				!slices.ContainsFunc(given, func(p *call) bool { return p.named(seen.UID) }) {
 				c.fail("P5 one content", s.name, "answered as %s, seen as %s", kept.ended.UID, seen.UID)
 			}
 		}
 	}
+}
+
+// unsure reports whether the edit to a body may not have lasted.
+func (c *checker) unsure(s *story, body string) bool {
+	return slices.ContainsFunc(s.reschedules, func(e *call) bool {
+		return e.begun.Body == body && (!e.ok() || c.undone(e))
+	})
 }
 
 // p5Repeats: a delivery that names the same attempt once more is the fault of something.
@@ -177,11 +190,16 @@ func (c *checker) p5Attempts() {
 	for _, s := range c.order {
 		for i := 1; i < len(s.leases); i++ {
 			before, now := s.leases[i-1], s.leases[i]
-			same, more := now.Attempt == before.Attempt, now.Attempt == before.Attempt+1
+			if before.UID != now.UID { // content that was edited after a try begins anew
+				continue
+			}
+			// A try whose answer was lost is seen by nobody.
+			lost := now.Attempt > before.Attempt && c.mayWithin(Repeats, before.At, now.At)
+			same, more := now.Attempt == before.Attempt, now.Attempt == before.Attempt+1 || lost
 			released, sure := s.released(before.Receipt)
 			switch {
-			case c.may(Loss, now.At), now.Receipt == before.Receipt && same:
-			case released && sure && same, released && !sure && (same || more), !released && more:
+			case c.forgot(before, now), now.Receipt == before.Receipt && same:
+			case released && sure && (same || lost), released && !sure && (same || more), !released && more:
 			default:
 				c.fail("P5 attempts rise", s.name, "attempt %d at %s after %d at %s", now.Attempt, stamp(now.At),
 					before.Attempt, stamp(before.At))
@@ -206,14 +224,25 @@ func (c *checker) p5Leases() {
 		for i := 1; i < len(s.leases); i++ {
 			before, now := s.leases[i-1], s.leases[i]
 			settled := slices.ContainsFunc(s.settles, func(k *call) bool {
-				return k.begun.Receipt == before.Receipt && !k.fail() && !k.begun.At.After(now.At)
+				return k.begun.Receipt == before.Receipt && k.begun.Word != extend && !k.fail() && !k.begun.At.After(now.At)
 			})
-			if now.Receipt != before.Receipt && !settled && now.At.Before(before.Until) && !c.may(Loss, now.At) {
+			if now.Receipt != before.Receipt && !settled && now.At.Before(s.leasedUntil(before)) && !c.forgot(before, now) {
 				c.fail("P5 one lease", s.name, "%s has it from %s, and %s until %s", by(now), stamp(now.At), by(before),
 					stamp(before.Until))
 			}
 		}
 	}
+}
+
+// leasedUntil returns when a lease ends, which the consumer may have extended.
+func (s *story) leasedUntil(l Event) time.Time {
+	until := l.Until
+	for _, k := range s.settles {
+		if k.begun.Word == extend && k.begun.Receipt == l.Receipt && k.ok() && k.ended.Until.After(until) {
+			until = k.ended.Until
+		}
+	}
+	return until
 }
 
 // p5Ends: what ended has one end, and nobody gets it after an end that was settled.
@@ -223,9 +252,9 @@ func (c *checker) p5Ends() {
 			c.fail("P5 one end", s.name, "it ended as %s and as %s", s.ends[0].Word, s.ends[1].Word)
 		}
 		for _, k := range s.settles {
-			if over, sure := k.over(); sure && (k.begun.Word == ack || k.begun.Word == dead) {
+			if over, sure := k.over(); sure && !c.undone(k) && (k.begun.Word == ack || k.begun.Word == dead) {
 				for _, l := range s.leases {
-					if l.At.After(over) && !c.may(Loss, l.At) {
+					if l.At.After(over) {
 						c.fail("P5 one end", s.name, "%s at %s, and leased again at %s", k.begun.Word, stamp(over), stamp(l.At))
 					}
 				}

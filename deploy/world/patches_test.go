@@ -1,0 +1,110 @@
+//go:build seeded
+
+package world_test
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// patch takes one mend, or one promise, out of the program. The worlds must notice.
+type patch struct {
+	what      string // what is broken
+	file      string
+	old, with string
+	seed      int // the first that found it when it was added
+}
+
+var patches = []patch{
+	{"a lane is not probed again after its store changed", "scheduler/lead/leadership.go",
+		"l.lanes.leave(bucket, sc.lanes)", "", 0},
+	{"a message that a dead leader had claimed is not uncertain", "store/memory/lead.go",
+		"message.Mark{Uncertain: true, Refusals", "message.Mark{Refusals", 0},
+	{"a claim may be early", "scheduler/lead/scan.go",
+		"Now:    cfg.Clock.Milli(),", "Now:    cfg.Clock.Milli().Add(50 * time.Millisecond),", 0},
+	{"claims whose replies were lost are not given back", "scheduler/lead/scan.go",
+		"sc.flight.doubt.Store(true)", "", 0},
+	{"a leader of an earlier term still writes", "store/memory/memory.go",
+		"if b.term > term {", "if false {", 0},
+	{"the journal takes writes of a store that was replaced", "store/memory/journal.go",
+		"stands > number {", "false && stands > number {", 0},
+	{"a restored message that was due is not uncertain", "store/memory/recover.go",
+		"m.Mark.Uncertain = true", "m.Mark.Uncertain = false", 0},
+	{"a restored message for pull is not handed out", "store/memory/recover.go",
+		"Handed: m.Pull && !r.State.Ended()", "Handed: false", 0},
+	{"an edit after a try keeps the uid", "store/memory/merge.go",
+		"case e.tried() && !keepsContent(e.message, a):", "case false:", 0},
+	{"an answer in sync does not wait for the journal", "store/journal/writer.go",
+		"if w.cfg.Mode != Sync {\n\t\tfor i := range changes {", "if true {\n\t\tfor i := range changes {", 0},
+	{"a poll whose leases are over hands them out", "scheduler/pull.go",
+		"if slices.ContainsFunc(found, s.over()) {", "if false {", 0},
+	{"a repeated pull gets other messages", "scheduler/pull.go",
+		"if found, err := s.again(ctx, &p); len(found) > 0 || err != nil {",
+		"if found, err := s.again(ctx, &p); false {", 0},
+	{"a lease lapses before its time", "scheduler/lead/lapse.go",
+		"now := l.cfg.Clock.Milli()\n\terr = l.call", "now := l.cfg.Clock.Milli().Add(time.Second)\n\terr = l.call", 0},
+	{"what lives in the journal without content is answered", "store/journal/answers.go",
+		"r.Content == 0 && !r.State.Ended()", "false", 0},
+	{"an outcome that is unknown leaves no mark", "scheduler/lead/judge.go",
+		" || r.outcome.Kind == scheduler.Unknown", "", 0},
+}
+
+// TARRY_PATCHES=all tries all of them; others take two each day.
+func TestWorld_FindsWhatAPatchBreaks(t *testing.T) {
+	lab.Needs(t, "go and half a minute a patch")
+	some := []patch{}
+	for i, p := range patches {
+		if day := time.Now().YearDay(); os.Getenv("TARRY_PATCHES") == "all" || i == 2*day%len(patches) ||
+			i == (2*day+1)%len(patches) {
+			some = append(some, p)
+		}
+	}
+	for _, p := range some {
+		t.Run(p.what, p.isFound)
+	}
+}
+
+func (p patch) isFound(t *testing.T) {
+	dir := t.TempDir()
+	original, err := filepath.Abs("../../" + p.file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(original)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(string(text), p.old); n != 1 {
+		t.Fatalf("%s has %q %d times, want once", p.file, p.old, n)
+	}
+	patched := filepath.Join(dir, "patched.go")
+	if err := os.WriteFile(patched, []byte(strings.Replace(string(text), p.old, p.with, 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(dir, "world.test")
+	build := exec.CommandContext(t.Context(), "./run.sh", "-c", "-o", program)
+	build.Env = append(os.Environ(), fmt.Sprintf("TARRY_REPLACE=%q: %q", original, patched))
+	if out, err := build.CombinedOutput(); err != nil {
+		t.Fatalf("build: %v: %s", err, out)
+	}
+	began := time.Now()
+	run := exec.CommandContext(t.Context(), program, "-test.run=TestWorld_KeepsItsPromises", "-test.timeout=4m")
+	run.Env = append(os.Environ(), "TARRY_SEEDS=2000")
+	out, err := run.CombinedOutput()
+	if err == nil {
+		t.Fatal("2,000 worlds did not notice")
+	}
+	found := regexp.MustCompile(`seed \d+: .{0,200}`).FindString(string(out))
+	t.Logf("found after %s: %s", time.Since(began).Round(time.Second), found)
+	if found == "" {
+		t.Errorf("it ended with %s", out)
+	}
+}

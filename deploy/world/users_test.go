@@ -1,0 +1,411 @@
+package world_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/check/history"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+type pushed struct {
+	name  string
+	uid   message.UID
+	id    string
+	topic string
+	due   time.Time
+}
+
+// held is a lease as its consumer has it.
+type held struct {
+	scheduler.PulledMessage
+	name string
+}
+
+// nameOf returns the world's own name of a message, with which its bodies begin.
+func nameOf(body []byte) string {
+	name, _, _ := strings.Cut(string(body), "|")
+	return name
+}
+
+// ask has a process do something for a user, who hears nothing if it dies meanwhile.
+func ask[T any](p *process, what string, do func(ctx context.Context) T) (answer T, ok bool) {
+	var none T
+	if p.w.bus.enter(p, "user: "+what).dead {
+		return none, false
+	}
+	got := make(chan T, 1)
+	p.w.background.Go(func() { got <- do(context.Background()) })
+	select {
+	case answer = <-got:
+	case <-p.gone:
+	}
+	if p.isDead() {
+		return none, false
+	}
+	return answer, true
+}
+
+// act decides what happens next, and returns what does it.
+func (w *world) act(i int) func() {
+	p := w.some()
+	delay := time.Duration(w.rnd.IntN(20000)) * time.Millisecond
+	which, some, verb := w.rnd.IntN(1<<20), w.rnd.IntN(6), 1+w.rnd.IntN(5)
+	switch n := w.rnd.IntN(100); {
+	case n < 48:
+		m := scheduler.Push{Topic: "plain", Delay: delay, Body: fmt.Append(nil, "m", i)}
+		switch {
+		case n < 12:
+			m.Topic, m.Deliver = "work", scheduler.DeliverPull
+		case n < 18:
+			m.Topic, m.Key = "serial", fmt.Sprint("k", which%3)
+		case n < 22:
+			m.Topic = "rated"
+		}
+		switch some {
+		case 0:
+			m.ID = fmt.Sprint("id", i)
+		case 1:
+			m.TTL = 3 * time.Second
+		case 2:
+			m.Priority = uint8(which % 10)
+		}
+		return func() { w.push(p, m, which) }
+	case n < 50:
+		return func() { w.repeat(p, which) }
+	case n < 59:
+		return func() { w.cancel(p, which) }
+	case n < 68:
+		return func() { w.change(p, which, scheduler.Edit{HasDelay: true, Delay: delay}) }
+	case n < 70:
+		return func() { w.change(p, which, scheduler.Edit{Run: true}) }
+	case n < 73:
+		return func() { w.change(p, which, scheduler.Edit{HasBody: true, Body: fmt.Append(nil, "|edit", i)}) }
+	case n < 88:
+		poll := scheduler.Poll{Topic: []string{"work", "work", "serial"}[which%3], Max: 1 + some, Bytes: 1 << 20,
+			Lease: delay/3 + 100*time.Millisecond, Attempt: scheduler.Nonce(w.rnd.Uint64()), Sending: 1}
+		if which%2 == 0 {
+			poll.Wait = delay / 8
+		}
+		return func() { w.consume(p, poll, which, scheduler.Verb(verb), delay) }
+	default: // what was settled before, or lost
+		return func() { w.settle(p, w.holds(which, 1+some/2), scheduler.Verb(verb), delay) }
+	}
+}
+
+// consume pulls, handles for a while, and settles, by another process if that one died.
+func (w *world) consume(p *process, poll scheduler.Poll, which int, verb scheduler.Verb, delay time.Duration) {
+	found := w.pull(p, poll)
+	if len(found) == 0 || which%5 == 0 { // or the consumer dies
+		return
+	}
+	time.Sleep(delay / 6)
+	w.turn("a consumer settles", func() {
+		if p.isDead() {
+			p = w.processes[which%len(w.processes)]
+		}
+	})
+	if which%3 == 0 {
+		verb = scheduler.Ack
+	}
+	w.settle(p, found, verb, delay)
+}
+
+// holds returns some of the leases that consumers got lately.
+func (w *world) holds(which, count int) (all []held) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for n := range min(count, len(w.held)) {
+		all = append(all, w.held[len(w.held)-1-(which+n)%min(12, len(w.held))])
+	}
+	return all
+}
+
+// burst pushes messages that are due at one moment, and has something happen right then.
+func (w *world) burst(i int, users *sync.WaitGroup) {
+	delay := 50*time.Millisecond + time.Duration(w.rnd.IntN(1000))*time.Millisecond
+	p := w.some()
+	topic := []string{"burst", "rated", "plain"}[w.rnd.IntN(3)]
+	for n := range 5 + w.rnd.IntN(20) {
+		m := scheduler.Push{Topic: topic, Delay: delay, Body: fmt.Append(nil, "m", i, ".", n)}
+		users.Go(func() { w.push(p, m, 0) })
+	}
+	which, kind := w.rnd.IntN(1<<20), w.rnd.IntN(2)
+	users.Go(func() {
+		time.Sleep(delay + time.Duration(which%30)*time.Millisecond)
+		if kind == 0 {
+			w.turn("a burst is due", w.fault)
+		}
+		var group sync.WaitGroup
+		for n := range 5 {
+			group.Go(func() { w.cancel(p, which+n) })
+		}
+		group.Wait()
+	})
+}
+
+// push pushes a message, and again while it is not known what became of it.
+func (w *world) push(p *process, m scheduler.Push, which int) {
+	name := string(m.Body)
+	for try := range 3 {
+		answer := w.call(history.Event{Kind: history.Push, Message: name, Body: name, Due: time.Now().Add(m.Delay)})
+		again := m
+		a, ok := ask(p, "push "+name, func(ctx context.Context) scheduler.Accepted {
+			return p.AcceptAll(ctx, []*scheduler.Push{&again})[0]
+		})
+		if ok && a.Err == nil {
+			w.met("push")
+			switch {
+			case a.Duplicate:
+				w.met("push: its first sending was stored")
+			case a.Version > 1:
+				w.met("push: it was tried before its answer")
+			case try > 0:
+				w.met("push: its first sending was not stored")
+			}
+			kept := history.Event{Phase: history.OK, UID: string(a.UID)}
+			if a.Version == 1 { // else it has been tried or changed before the answer, which tells the present due time
+				kept.Due = a.Due.Time()
+			}
+			answer(kept)
+			w.mu.Lock()
+			w.pushed = append(w.pushed, pushed{name, a.UID, m.ID, m.Topic, a.Due.Time()})
+			w.mu.Unlock()
+			return
+		}
+		phase := history.Unknown
+		if ok && !errors.Is(a.Err, scheduler.ErrOutcomeUnknown) {
+			phase = history.Fail
+		}
+		answer(history.Event{Phase: phase, Word: fmt.Sprint(ok, " ", a.Err)})
+		switch {
+		case phase == history.Fail:
+			w.met("a push was refused")
+			return
+		case !ok && m.ID == "", try == 2:
+			return
+		case ok:
+			m.UID = a.UID // the retry of an unknown outcome
+		}
+		w.met("a push was repeated")
+		time.Sleep(time.Duration(which%4000) * time.Millisecond)
+		w.turn("a push is repeated", func() { p = w.processes[which%len(w.processes)] })
+	}
+}
+
+// any returns a message that was pushed before: any, or one of those that are due about now.
+func (w *world) any(which int) (pushed, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.pushed) == 0 {
+		return pushed{}, false
+	}
+	if which%3 > 0 {
+		var near []pushed
+		for _, p := range w.pushed {
+			if time.Until(p.due).Abs() < time.Second {
+				near = append(near, p)
+			}
+		}
+		if len(near) > 0 {
+			return near[which%len(near)], true
+		}
+	}
+	return w.pushed[which%len(w.pushed)], true
+}
+
+// repeat pushes a uid once more, as after a lost answer.
+func (w *world) repeat(p *process, which int) {
+	m, some := w.any(which)
+	if !some {
+		return
+	}
+	again := scheduler.Push{Topic: m.topic, UID: m.uid, ID: m.id, Body: []byte(m.name), Delay: time.Second}
+	answer := w.call(history.Event{Kind: history.Push, Message: m.name, Body: m.name, Due: time.Now().Add(time.Second)})
+	a, ok := ask(p, "repeat "+m.name, func(ctx context.Context) scheduler.Accepted {
+		return p.AcceptAll(ctx, []*scheduler.Push{&again})[0]
+	})
+	switch {
+	case !ok, errors.Is(a.Err, scheduler.ErrOutcomeUnknown):
+		answer(history.Event{Phase: history.Unknown})
+	case a.Err != nil:
+		answer(history.Event{Phase: history.Fail, Word: a.Err.Error()})
+	case a.Duplicate:
+		w.met("duplicate")
+		answer(history.Event{Phase: history.Fail, Word: "duplicate"}) // it changes nothing
+	default:
+		answer(history.Event{Phase: history.OK, UID: string(a.UID), Due: a.Due.Time()})
+		if !w.emptied || a.UID != m.uid {
+			w.t.Errorf("seed %d: a repeat of %s is %+v", w.seed, m.uid, a)
+		}
+	}
+}
+
+func (w *world) cancel(p *process, which int) {
+	m, some := w.any(which)
+	if !some {
+		return
+	}
+	answer := w.call(history.Event{Kind: history.Cancel, Message: m.name})
+	ref := scheduler.Ref{UID: m.uid}
+	if m.id != "" && which%2 == 0 {
+		ref = scheduler.Ref{ID: m.id, Topic: m.topic, Keyed: which%4 == 0}
+		w.met("cancel: by name")
+	}
+	type answered struct {
+		scheduler.CancelResult
+		err error
+	}
+	r, ok := ask(p, "cancel "+m.name, func(ctx context.Context) answered {
+		r, err := p.Cancel(ctx, ref)
+		return answered{r, err}
+	})
+	word, phase := r.Code.String(), history.Fail
+	switch {
+	case !ok, r.err != nil:
+		word, phase = "no answer", history.Unknown
+	case r.Code == scheduler.CancelDone:
+		word, phase = "canceled", history.OK
+	case r.Code == scheduler.CancelMaybe:
+		phase = history.Unknown
+	case r.Code == scheduler.CancelEnded && r.Info.State == message.StateDelivered:
+		word = "already_delivered"
+	case r.Code == scheduler.CancelInFlight:
+		word = "in_flight"
+	}
+	w.met("cancel: " + word)
+	answer(history.Event{Phase: phase, Word: word})
+}
+
+// change reschedules a message, has it run, or edits its body.
+func (w *world) change(p *process, which int, e scheduler.Edit) {
+	m, some := w.any(which)
+	if !some {
+		return
+	}
+	begun := history.Event{Kind: history.Reschedule, Message: m.name, Due: time.Now().Add(e.Delay)}
+	what := "reschedule "
+	switch {
+	case e.HasBody:
+		e.Body = append([]byte(m.name), e.Body...)
+		begun.Body, begun.Due, what = string(e.Body), time.Time{}, "edit "
+	case e.Run:
+		what = "run "
+	}
+	answer := w.call(begun)
+	type answered struct {
+		scheduler.AmendResult
+		err error
+	}
+	r, ok := ask(p, what+m.name, func(ctx context.Context) answered {
+		r, err := p.Reschedule(ctx, scheduler.Ref{UID: m.uid}, e)
+		return answered{r, err}
+	})
+	switch {
+	case !ok, r.err != nil:
+		answer(history.Event{Phase: history.Unknown, Word: fmt.Sprint(r.err)})
+	case r.Code == scheduler.AmendDone:
+		if w.met(what + "ok"); r.Info.UID != m.uid {
+			w.met("edit: content that was tried got a new uid")
+		}
+		answer(history.Event{Phase: history.OK, UID: string(r.Info.UID), Due: r.Info.Due.Time()})
+	default:
+		w.met(what + "too late")
+		answer(history.Event{Phase: history.Fail})
+	}
+}
+
+// pull pulls, and again while no answer comes.
+func (w *world) pull(p *process, poll scheduler.Poll) (got []held) {
+	type answered struct {
+		found []scheduler.PulledMessage
+		err   error
+	}
+	for ; poll.Sending < 4; poll.Sending++ {
+		r, ok := ask(p, fmt.Sprint("pull ", poll.Topic, " ", uint64(poll.Attempt)), func(ctx context.Context) answered {
+			found, err := p.Pull(ctx, poll)
+			return answered{found, err}
+		})
+		if len(r.found) > 1 {
+			w.met("several leased at once")
+		}
+		for _, m := range r.found {
+			if poll.Sending > 1 {
+				w.met("a repeated pull got messages")
+			}
+			w.met("leased")
+			w.tell(history.Event{Kind: history.Lease, By: p.name, Message: nameOf(m.Body), UID: string(m.UID),
+				Attempt: int(m.Tries(message.StateInFlight)), Body: string(m.Body), Receipt: receipt(m),
+				Until: m.Until.Time()})
+			w.mu.Lock()
+			got = append(got, held{m, nameOf(m.Body)})
+			w.held = append(w.held, got[len(got)-1])
+			w.mu.Unlock()
+		}
+		if ok && r.err == nil {
+			return got
+		}
+		w.met("a pull had no answer")
+		w.turn("a pull is repeated", func() { p = w.processes[int(poll.Attempt%7)%len(w.processes)] })
+	}
+	return got
+}
+
+func receipt(m scheduler.PulledMessage) string { return fmt.Sprintf("%s %v", m.UID, m.Nonce) }
+
+// settle settles some leases by one call.
+func (w *world) settle(p *process, all []held, verb scheduler.Verb, delay time.Duration) {
+	if len(all) == 0 {
+		return
+	}
+	word := map[scheduler.Verb]string{scheduler.Ack: "ack", scheduler.Nack: "nack", scheduler.Bury: "dead",
+		scheduler.Release: "release", scheduler.Extend: "extend"}[verb]
+	if len(all) > 1 {
+		w.met("settle: several at once")
+	}
+	orders := make([]scheduler.Settlement, len(all))
+	answers := make([]func(history.Event), len(all))
+	for i, m := range all {
+		orders[i] = scheduler.Settlement{Verb: verb, Lease: delay/2 + time.Second, Receipt: scheduler.Receipt{UID: m.UID,
+			Nonce: m.Nonce, Topic: m.Topic}}
+		answers[i] = w.call(history.Event{Kind: history.Settle, Message: m.name, Word: word,
+			Receipt: receipt(m.PulledMessage)})
+	}
+	type answered struct {
+		done []scheduler.Settled
+		errs []error
+	}
+	r, ok := ask(p, word+" "+all[0].name, func(ctx context.Context) answered {
+		done, errs := p.Settle(ctx, orders)
+		return answered{done, errs}
+	})
+	for i, answer := range answers {
+		switch {
+		case !ok:
+			answer(history.Event{Phase: history.Unknown, Word: "no answer"})
+		case r.errs[i] != nil:
+			answer(history.Event{Phase: history.Unknown, Word: r.errs[i].Error()})
+		case r.done[i].Code == scheduler.SettleLost:
+			w.met("settle: lost")
+			answer(history.Event{Phase: history.Fail})
+		case r.done[i].Unjournaled: // a loss of the store undoes it
+			w.met("settle: not in the journal yet")
+			answer(history.Event{Phase: history.Unknown, Word: "unjournaled"})
+		default:
+			w.met("settle: " + word)
+			a := history.Event{Phase: history.OK}
+			switch d := r.done[i]; {
+			case verb == scheduler.Nack && d.Code == scheduler.SettleDone && d.Info.State == message.StateWaiting:
+				a.Due = d.Info.Due.Time()
+			case verb == scheduler.Extend:
+				a.Until = d.Until.Time()
+			}
+			answer(a)
+		}
+	}
+}
