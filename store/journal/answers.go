@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/rs/zerolog"
 
@@ -37,16 +36,42 @@ func (j Answers) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, e
 		j.Log.Warn().Err(err).Msg("the journal does not answer")
 		return nil, ErrNoDatabase
 	}
-	// What lives and whose content the journal does not have is only in the timeline, or was lost with it.
-	return infos(slices.DeleteFunc(records, func(r record.Record) bool { return r.Content == 0 && !r.State.Ended() })), nil
+	all, err := j.known(ctx, [][]record.Record{records})
+	if err != nil {
+		j.Log.Warn().Err(err).Msg("the journal does not answer")
+		return nil, ErrNoDatabase
+	}
+	return all[0], nil
 }
 
-func infos(records []record.Record) []message.Info {
-	all := make([]message.Info, len(records))
-	for i := range records {
-		all[i] = records[i].Info
+// known returns the messages of records that the journal knows. Of one that lives, and whose acceptance it does not
+// have, only the timeline knows, or it was lost with it.
+func (j Answers) known(ctx context.Context, records [][]record.Record) ([][]message.Info, error) {
+	bare := func(r record.Record) bool { return r.Content == 0 && !r.State.Ended() }
+	var unsure []message.UID
+	for _, list := range records {
+		for _, r := range list {
+			if bare(r) {
+				unsure = append(unsure, r.UID)
+			}
+		}
 	}
-	return all
+	accepted := map[message.UID][]uint64{} // without content, since the database refused it
+	if len(unsure) > 0 {
+		var err error
+		if accepted, err = j.Store.Bare(ctx, unsure); err != nil {
+			return nil, err
+		}
+	}
+	all := make([][]message.Info, len(records))
+	for i, list := range records {
+		for _, r := range list {
+			if !bare(r) || len(accepted[r.UID]) > 0 {
+				all[i] = append(all[i], r.Info)
+			}
+		}
+	}
+	return all, nil
 }
 
 // Rejects looks up rejected pushes.
@@ -76,9 +101,9 @@ func (j Answers) Remembered(ctx context.Context, pushes []*message.Message) ([][
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDatabase, err)
 	}
-	all := make([][]message.Info, len(records))
-	for i := range records {
-		all[i] = infos(records[i])
+	all, err := j.known(ctx, records)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrNoDatabase, err)
 	}
 	return all, nil
 }

@@ -205,6 +205,10 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		have, err := w.cfg.Store.Versions(ctx, uids)
 		var bare map[message.UID][]uint64
 		var rejected map[message.UID]bool
+		var there map[int]bool
+		if err == nil {
+			there, err = w.there(ctx, changes, waiting, have)
+		}
 		if err == nil {
 			bare, err = w.cfg.Store.Bare(ctx, uids)
 		}
@@ -215,12 +219,12 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 			if ctx.Err() != nil {
 				return fmt.Errorf("the journal does not have %d changes: %w", len(waiting), context.Cause(ctx))
 			}
-			have, bare, rejected = nil, nil, nil // a part of them says nothing
+			there, bare, rejected = nil, nil, nil // a part of them says nothing
 		}
 		var found, left []int
 		for _, i := range waiting {
 			r := &changes[i]
-			if r.Version == 0 && rejected[r.UID] || r.Version > 0 && have[r.UID].Version >= r.Version ||
+			if r.Version == 0 && rejected[r.UID] || there[i] ||
 				slices.Contains(bare[r.UID], r.Version) {
 				found = append(found, i)
 			} else {
@@ -245,6 +249,28 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		}
 	}
 	return nil
+}
+
+// there returns which of the waiting changes the journal has. A later version than that of a change does not tell: it
+// may have been written before, and without the content that only the change has.
+func (w *Writer) there(ctx context.Context, changes []scheduler.Recorded, waiting []int,
+	have map[message.UID]record.Stand) (map[int]bool, error) {
+	there := map[int]bool{}
+	for _, i := range waiting {
+		r := &changes[i]
+		switch later := have[r.UID].Version; {
+		case r.Version == 0 || later < r.Version:
+		case later == r.Version:
+			there[i] = true
+		default:
+			last, err := w.cfg.Store.History(ctx, r.UID, int(later-r.Version)+1)
+			if err != nil {
+				return nil, err
+			}
+			there[i] = slices.ContainsFunc(last, func(c record.Change) bool { return c.Version == r.Version })
+		}
+	}
+	return there, nil
 }
 
 // rejected returns which of the changes are rejected pushes that the journal has.

@@ -370,6 +370,30 @@ func TestWriter_SaysThatContentWasRefusedThoughALookBrokeOff(t *testing.T) {
 	})
 }
 
+// A later version does not tell that a change is there: it may have been written before, without the content.
+func TestWriter_AnswersNoChangeForALaterOne(t *testing.T) {
+	t.Parallel()
+	inBubble(t, journal.Sync, func(w *writerWorld) {
+		m := schedulertest.Message(1)
+		edit := record.Change{UID: m.UID, Version: 2, State: message.StateWaiting, At: schedulertest.Start, Message: m}
+		err := w.store.Store.Write(w.Context(), nil, []record.Change{
+			{UID: m.UID, Version: 1, State: message.StateWaiting, At: schedulertest.Start, Message: m},
+			{UID: m.UID, Version: 3, State: message.StateWaiting, At: schedulertest.Start, Kind: message.KindSwept}})
+		if err != nil {
+			w.Fatal(err)
+		}
+		if err := w.await(m.UID, 2, time.Second); err == nil {
+			w.Error("the edit is answered, and the journal does not have it")
+		}
+		if err := w.store.Store.Write(w.Context(), nil, []record.Change{edit}); err != nil {
+			w.Fatal(err)
+		}
+		if err := w.await(m.UID, 2, time.Second); err != nil {
+			w.Error(err)
+		}
+	})
+}
+
 // One bad row must not hold the others back.
 func TestWriter_ARowThatIsRefusedForGoodStandsAlone(t *testing.T) {
 	t.Parallel()
