@@ -21,6 +21,9 @@ import (
 // Whether a message is due is decided by Now, which may be behind. A delay counts from Latest, which may be ahead but
 // is never behind: a delay counted from a time that is a round trip behind would end that much too early.
 //
+// While no sample is fresh, Now is not ahead of the last one, carried forward however far, and Latest not behind it: a
+// process that was suspended makes nothing early before it has asked the servers again.
+//
 // With fewer than two servers there is no majority. A wall clock that has then moved against the monotonic clock by
 // more than maxStep is not trusted: Now continues along the monotonic clock from the last trusted wall time, until a
 // server's sample decides or stepTrust has passed without a further step.
@@ -30,6 +33,7 @@ type Clock struct {
 	mu      sync.Mutex
 	samples map[string]sample
 	known   map[string]bool // servers that ever returned a sample
+	last    sample          // the latest, however old
 	anchor  time.Time       // the wall clock at the last look
 	looked  time.Duration   // the monotonic clock at the last look
 	shift   time.Duration   // by how much distrusted steps moved the wall clock
@@ -84,7 +88,8 @@ func (c *Clock) Mono() time.Duration { return c.local.Mono() }
 func (c *Clock) Sample(source string, serverTime time.Time, sent, got time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.samples[source] = sample{at: serverTime.Round(0), got: got, rtt: max(got-sent, 0)}
+	c.last = sample{at: serverTime.Round(0), got: got, rtt: max(got-sent, 0)}
+	c.samples[source] = c.last
 	c.known[source] = true
 }
 
@@ -93,7 +98,9 @@ func (c *Clock) Forget(source string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	delete(c.samples, source)
-	delete(c.known, source)
+	if delete(c.known, source); len(c.known) == 0 {
+		c.last = sample{}
+	}
 }
 
 // Doubt records that the clock that stamps pushes was seen to step: the acceptance times of earlier messages cannot be
@@ -117,7 +124,13 @@ func (c *Clock) Now() time.Time {
 	defer c.mu.Unlock()
 	votes := c.votesLocked()
 	slices.SortFunc(votes, byLow)
-	return votes[(len(votes)-1)/2].low // of two the earlier, so that nothing is early
+	now := votes[(len(votes)-1)/2].low          // of two the earlier, so that nothing is early
+	if len(votes) == 1 && !c.last.at.IsZero() { // this process was suspended, or all servers are away
+		if carried := c.last.at.Add(c.local.Mono() - c.last.got); carried.Before(now) {
+			return carried
+		}
+	}
+	return now
 }
 
 // Latest returns the time from which a delay counts.
@@ -212,7 +225,16 @@ func (c *Clock) votesLocked() []vote {
 		votes = append(votes, s.vote(wall, age))
 	}
 	own := c.ownLocked(wall, mono)
-	return append(votes, vote{own, own})
+	alone := vote{own, own}
+	if len(votes) == 0 && !c.last.at.IsZero() { // this process was suspended, or all servers are away
+		carried := c.last.at.Add(mono - c.last.got)
+		if carried.Before(own) {
+			alone.low = carried
+		} else {
+			alone.high = carried.Add(c.last.rtt)
+		}
+	}
+	return append(votes, alone)
 }
 
 // vote returns the interval in which a server's clock is now, given the age of the sample.
@@ -222,10 +244,16 @@ func (s sample) vote(own time.Time, age time.Duration) vote {
 	if own.Before(low.Add(-clockSlack)) || own.After(high.Add(clockSlack)) {
 		return vote{low, high}
 	}
-	if own.After(high) { // the slack tells that they agree, and makes nothing early
-		own = high
+	// The slack tells that they agree. It makes nothing early: neither what is due by an earlier time, nor a delay that
+	// counts from a later one.
+	earlier, later := own, own
+	if own.After(high) {
+		earlier = high
 	}
-	return vote{own, own}
+	if own.Before(low) {
+		later = low
+	}
+	return vote{earlier, later}
 }
 
 // ownLocked returns the wall clock without those of its steps that are not, or not yet, trusted.

@@ -68,15 +68,36 @@ func TestClock_IsTheOwnClockWhereTheServersAgree(t *testing.T) {
 	}
 }
 
-// A wall clock that is ahead by less than the slack agrees with the servers, and makes nothing early all the same.
-func TestClock_IsNotAheadByTheSlack(t *testing.T) {
-	h := &hands{wall: noon.Add(clockSlack / 2)}
-	c := NewClock(h.local())
-	for _, source := range []string{"redis", "nats"} {
-		c.Sample(source, noon, h.mono, h.mono)
+// A wall clock that is off by less than the slack agrees with the servers, and makes nothing early all the same.
+func TestClock_MakesNothingEarlyByTheSlack(t *testing.T) {
+	for _, off := range []time.Duration{clockSlack / 2, -clockSlack / 2} {
+		h := &hands{wall: noon.Add(off)}
+		c := NewClock(h.local())
+		for _, source := range []string{"redis", "nats"} {
+			c.Sample(source, noon, h.mono, h.mono)
+		}
+		if now, latest := c.Now(), c.Latest(); now.After(noon) || latest.Before(noon) {
+			t.Errorf("%s off: now is %s off the servers' time, and the latest %s", off, now.Sub(noon), latest.Sub(noon))
+		}
 	}
-	if got := c.Now(); !got.Equal(noon) {
-		t.Fatalf("now is %s off the servers' time", got.Sub(noon))
+}
+
+// A process that was suspended has no fresh sample, and a wall clock that may be off.
+func TestClock_MakesNothingEarlyAfterASuspension(t *testing.T) {
+	for _, off := range []time.Duration{500 * time.Millisecond, -500 * time.Millisecond} {
+		h := &hands{wall: noon.Add(off)}
+		c := NewClock(h.local())
+		sampleAll(c, h, noon, map[string]time.Duration{"redis": 0, "nats": 0})
+		h.pass(time.Minute)
+		truth := noon.Add(time.Minute)
+		if now, latest := c.Now(), c.Latest(); now.After(truth) || latest.Before(truth) {
+			t.Errorf("%s off: now is %s off the servers, and the latest %s", off, now.Sub(truth), latest.Sub(truth))
+		}
+		c.Forget("redis")
+		c.Forget("nats")
+		if now := c.Now(); !now.Equal(h.wall) {
+			t.Errorf("without servers now is %s off the wall clock", now.Sub(h.wall))
+		}
 	}
 }
 
@@ -171,9 +192,9 @@ func TestClock_OfTwoTheEarlierCounts(t *testing.T) {
 	if got, want := c.Now(), noon.Add(-10*time.Second); !got.Equal(want) {
 		t.Fatalf("got %s, want %s", got, want)
 	}
-	h.pass(sampleLife + time.Millisecond)
-	if got := c.Now(); !got.Equal(h.wall) {
-		t.Fatalf("an old sample still counts: %s", got)
+	h.pass(sampleLife + time.Millisecond) // an old sample does not vote, and the own clock is not ahead of it
+	if got, want := c.Now(), h.wall.Add(-10*time.Second); !got.Equal(want) || c.Votes() != 1 {
+		t.Fatalf("got %s by %d votes, want %s", got, c.Votes(), want)
 	}
 	if _, fresh := c.Of("redis"); fresh {
 		t.Fatal("an old sample is called fresh")
