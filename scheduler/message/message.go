@@ -111,7 +111,7 @@ type Mark struct {
 	// Uncertain reports whether a consumer may have seen the message although nothing proves it.
 	Uncertain bool
 	// Handed reports whether a consumer had the message and released it. The journal does not know, nor does it know of
-	// leases, so every message for pull that is restored counts as handed out.
+	// leases, so a message for pull counts as handed out when it is restored, unless it was not due yet and never changed.
 	Handed bool
 	// Refusals counts NATS's permanent refusals or, of a message for pull, the leases that ended in vain. Too many make
 	// the message dead.

@@ -73,10 +73,20 @@ var recoverPromises = []promise{
 	}},
 	{name: "a restored message for pull keeps the content of its uid: a lost lease may have handed it out",
 		check: func(t *trial) {
-			m := Message(1, DueIn(time.Hour), ForPull())
-			t.restored([]record.RestoreCode{added}, recordOf(m, message.StateWaiting, 1))
-			t.amend(edited(m, 1, "other"), scheduler.AmendTried)
+			moved, fresh := Message(1, DueIn(time.Hour), ForPull()), Message(2, DueIn(time.Hour), ForPull())
+			t.restored([]record.RestoreCode{added, added}, recordOf(moved, message.StateWaiting, 2),
+				recordOf(fresh, message.StateWaiting, 1))
+			t.amend(edited(moved, 2, "other"), scheduler.AmendTried)
+			t.amend(edited(fresh, 1, "other"), scheduler.AmendDone)
 		}},
+	{name: "what for pull was due before the store lost something keeps the content of its uid", check: func(t *trial) {
+		m, later := Message(1, ForPull()), Message(2, ForPull(), DueIn(time.Hour))
+		t.add(m, later)
+		t.pass(time.Second)
+		t.certify(record.Certification{DoubtUntil: t.now})
+		t.refusesEdit(edited(m, 1, "other"))
+		t.amend(edited(later, 1, "other"), scheduler.AmendDone)
+	}},
 	{name: "what may have been delivered is restored as uncertain, and that is a change", check: func(t *trial) {
 		m := Message(1, DueIn(time.Hour))
 		r := recordOf(m, message.StateWaiting, 3)
@@ -450,6 +460,15 @@ func (t *trial) recovering() record.Recovering {
 		standings[i].Run = "" // as if another run had been certified
 	}
 	return r.Recovering(standings, t.term, 0)
+}
+
+// refusesEdit: the message was tried, or may have been where the journal is not in sync.
+func (t *trial) refusesEdit(a scheduler.Amend) {
+	t.Helper()
+	r, err := t.tl.Amend(t.Context(), a, t.now)
+	if err != nil || r.Code != scheduler.AmendTried && r.Code != scheduler.AmendMaybe {
+		t.Fatalf("an edit: %+v, %v", r, err)
+	}
 }
 
 // wantReclaimed returns claims to waiting and checks how many they were.

@@ -49,10 +49,10 @@ func (b *bucket) merge(e *entry, m *message.Message, now message.Milli) schedule
 	}
 	replaces := m.Older(cmp.Or(e.message.Origin, e.uid)) == keeps // the older push is the first, whenever it arrives
 	switch {
-	case replaces && !keeps && e.tried():
+	case replaces && !keeps && b.wasTried(e):
 		b.cut(e, false, cause{kind: message.KindGaveWay}, 0, now)
 		return scheduler.Added
-	case replaces && !e.tried():
+	case replaces && !b.wasTried(e):
 		b.replace(e, m, now)
 		b.amended(e, true, cause{kind: message.KindReplaced}, now)
 	default:
@@ -182,7 +182,7 @@ func (b *bucket) amends(e *entry, a *scheduler.Amend) scheduler.AmendCode {
 		return scheduler.AmendDone
 	case e.version != a.Version:
 		return scheduler.AmendVersion
-	case e.tried() && !keepsContent(e.message, a):
+	case b.wasTried(e) && !keepsContent(e.message, a):
 		return scheduler.AmendTried
 	}
 	return scheduler.AmendDone
@@ -214,7 +214,9 @@ func keepsContent(m *message.Message, a *scheduler.Amend) bool {
 	return a.Message == nil || slices.Equal(m.Headers, a.Message.Headers) && bytes.Equal(m.Body, a.Message.Body)
 }
 
-// tried reports whether consumers had a waiting message.
-func (e *entry) tried() bool {
-	return e.message.Pull && (e.message.Mark.Refusals > 0 || e.message.Mark.Handed)
+// wasTried reports whether consumers had a waiting message, or may have had it under a lease that the store has lost,
+// since it was due before the certification.
+func (b *bucket) wasTried(e *entry) bool {
+	m := e.message
+	return m.Pull && (m.Mark.Refusals > 0 || m.Mark.Handed || m.Due <= b.cert.DoubtUntil)
 }

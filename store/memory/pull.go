@@ -361,7 +361,8 @@ func (b *bucket) settle(s *scheduler.Settle, term uint64, now message.Milli) (r 
 		default:
 			b.comeBack(e, s, true, term, now)
 		}
-	case l == nil && s.Verb == scheduler.Ack && s.Nonce == 0 && !s.Over && e.state == message.StateWaiting && e.tried():
+	case l == nil && s.Verb == scheduler.Ack && s.Nonce == 0 && !s.Over && e.state == message.StateWaiting &&
+		b.wasTried(e):
 		r.Code = scheduler.SettleDone
 		refusals := max(e.message.Mark.Refusals, 1) - 1 // the last of its leases did not end in vain after all
 		b.finish(e, nil, refusals, message.StateDelivered, cause{s.Kind, "", s.Reason}, term, now)

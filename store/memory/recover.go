@@ -108,8 +108,10 @@ func (t *Timeline) Restore(ctx context.Context, n message.Bucket, records []reco
 
 func (b *bucket) restore(r *record.Record, recovering bool, now message.Milli) record.RestoreCode {
 	m, version := kept(&r.Message), r.Version
-	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Handed: m.Pull && !r.State.Ended(), Refusals: r.Mark.Refusals,
+	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals,
 		Changes: uint32(version - 1)}
+	// It may have been released after a lease that the journal does not know, and moved since.
+	m.Mark.Handed = m.Pull && !r.State.Ended() && (m.Due <= now || r.Version > 1)
 	unsure := !r.State.Ended() && (m.Due <= now && !(m.Pull && b.sync) || r.Doubt) && !m.Mark.Uncertain
 	if unsure {
 		m.Mark.Uncertain = true

@@ -119,8 +119,10 @@ func (t *Redis) restoreArgs(r *record.Record, now message.Milli) ([]any, *record
 			Kind: r.Kind, Other: r.Other, Reason: r.Reason}, r.EndedAt, uint32(r.Version))
 		return []any{string(m.UID), end, "", text(r.Version), text(r.Version), name}, nil, err
 	}
-	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Handed: m.Pull, Refusals: r.Mark.Refusals,
+	m.Mark = message.Mark{Uncertain: r.Mark.Uncertain, Refusals: r.Mark.Refusals,
 		Changes: uint32(r.Version - 1)}
+	// It may have been released after a lease that the journal does not know, and moved since.
+	m.Mark.Handed = m.Pull && (m.Due <= now || r.Version > 1)
 	var changed *record.Change
 	if (m.Due <= now && !(m.Pull && t.sync()) || r.Doubt) && !m.Mark.Uncertain {
 		m.Mark.Uncertain = true

@@ -130,8 +130,11 @@ local function numbers(mark)
   return refusals, changed
 end
 
--- tried reports whether consumers had a message: then its uid never gets other content.
-local function tried(record, mark) return pulled(record) and (numbers(mark) ~= '0' or handed(mark)) end
+-- tried reports whether consumers had a message, or may have had it under a lease that the store has lost, since it was
+-- due before the certification: then its uid never gets other content.
+local function tried(record, mark)
+  return pulled(record) and (numbers(mark) ~= '0' or handed(mark) or due(record) <= doubt)
+end
 
 -- changes returns how many changes since acceptance a mark counts.
 local function changes(mark)
