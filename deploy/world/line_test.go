@@ -299,8 +299,14 @@ func (l *line) Unwritten(ctx context.Context, bucket message.Bucket, after strin
 	})
 }
 
+// Written is late in vain once Redis has lost everything: there the ids of entries are times, and those of store/memory
+// begin anew.
 func (l *line) Written(ctx context.Context, bucket message.Bucket, entries []record.Entry) error {
+	emptied := l.redis.emptied.Load()
 	return call0(ctx, &l.access, of("written", bucket), func(ctx context.Context) error {
+		if l.redis.emptied.Load() != emptied {
+			return nil
+		}
 		return l.at().Written(ctx, bucket, entries)
 	})
 }

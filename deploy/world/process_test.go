@@ -65,7 +65,9 @@ func (p *process) ID() (int, bool) { return p.number, true }
 
 func (w *world) start(number int) *process {
 	p := &process{w: w, name: fmt.Sprint("p", number), number: number, gone: make(chan struct{})}
-	p.skew.Store(w.rnd.Int64N(int64(4*time.Second)) - int64(2*time.Second))
+	if w.wrong == "wall" { // of the three clocks one is wrong
+		p.skew.Store(w.rnd.Int64N(int64(4*time.Second)) - int64(2*time.Second))
+	}
 	started := time.Now()
 	p.clock = scheduler.NewClock(scheduler.Local{
 		Wall: func() time.Time { return time.Now().Add(time.Duration(p.skew.Load())).Round(0) },
@@ -145,11 +147,19 @@ func (w *world) start(number int) *process {
 	return p
 }
 
-// sample has it look at the clocks of Redis and NATS, which are right.
+// sample has it look at the clocks of Redis and NATS.
 func (p *process) sample() {
+	if p.isFrozen() {
+		return
+	}
 	now := p.clock.Mono()
-	p.clock.Sample("redis", time.Now(), now, now)
-	p.clock.Sample("nats", time.Now(), now, now)
+	for _, server := range []string{"redis", "nats"} {
+		shows := time.Now()
+		if p.w.wrong == server {
+			shows = shows.Add(time.Duration(p.w.off.Load()))
+		}
+		p.clock.Sample(server, shows, now, now)
+	}
 }
 
 // kill ends it as kill -9 does: nothing that it does from now on reaches anything.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/check/history"
@@ -26,8 +27,9 @@ type server struct {
 type redis struct {
 	server
 	*memory.Timeline
-	caller *process // whose call it executes
-	mode   journal.Mode
+	caller  *process // whose call it executes
+	mode    journal.Mode
+	emptied atomic.Int32
 }
 
 func newRedis(w *world, mode journal.Mode) *redis {
@@ -52,6 +54,7 @@ func (r *redis) empty() {
 		r.t.Fatal(err)
 	}
 	r.Timeline = line
+	r.emptied.Add(1)
 }
 
 // access is how one process reaches a server.

@@ -21,6 +21,12 @@ type pushed struct {
 	due   time.Time
 }
 
+// span is a time of a topic; without an end it may go on.
+type span struct {
+	topic    string
+	from, to time.Time
+}
+
 // held is a lease as its consumer has it.
 type held struct {
 	scheduler.PulledMessage
@@ -86,11 +92,19 @@ func (w *world) act(i int) func() {
 		return func() { w.change(p, which, scheduler.Edit{Run: true}) }
 	case n < 73:
 		return func() { w.change(p, which, scheduler.Edit{HasBody: true, Body: fmt.Append(nil, "|edit", i)}) }
-	case n < 88:
+	case n < 75:
+		return func() { w.requeue(p, which, delay/2, i) }
+	case n < 76:
+		return func() { w.pause(p, []string{"plain", "burst", "work"}[which%3], delay/2, which) }
+	case n < 90:
 		poll := scheduler.Poll{Topic: []string{"work", "work", "serial"}[which%3], Max: 1 + some, Bytes: 1 << 20,
 			Lease: delay/3 + 100*time.Millisecond, Attempt: scheduler.Nonce(w.rnd.Uint64()), Sending: 1}
 		if which%2 == 0 {
 			poll.Wait = delay / 8
+		}
+		if which%7 == 0 { // a client that does not ask again, and may go
+			poll.Attempt, poll.Sending = 0, 0
+			return func() { w.leave(p, poll, delay/16) }
 		}
 		return func() { w.consume(p, poll, which, scheduler.Verb(verb), delay) }
 	default: // what was settled before, or lost
@@ -153,7 +167,8 @@ func (w *world) burst(i int, users *sync.WaitGroup) {
 func (w *world) push(p *process, m scheduler.Push, which int) {
 	name := string(m.Body)
 	for try := range 3 {
-		answer := w.call(history.Event{Kind: history.Push, Message: name, Body: name, Due: time.Now().Add(m.Delay)})
+		answer := w.call(history.Event{Kind: history.Push, Message: name, Key: m.Key, Body: name,
+			Due: time.Now().Add(m.Delay)})
 		again := m
 		a, ok := ask(p, "push "+name, func(ctx context.Context) scheduler.Accepted {
 			return p.AcceptAll(ctx, []*scheduler.Push{&again})[0]
@@ -312,6 +327,9 @@ func (w *world) change(p *process, which int, e scheduler.Edit) {
 	case r.Code == scheduler.AmendDone:
 		if w.met(what + "ok"); r.Info.UID != m.uid {
 			w.met("edit: content that was tried got a new uid")
+			w.mu.Lock()
+			w.pushed = append(w.pushed, pushed{m.name, r.Info.UID, m.id, m.topic, r.Info.Due.Time()})
+			w.mu.Unlock()
 		}
 		answer(history.Event{Phase: history.OK, UID: string(r.Info.UID), Due: r.Info.Due.Time()})
 	default:
@@ -338,14 +356,7 @@ func (w *world) pull(p *process, poll scheduler.Poll) (got []held) {
 			if poll.Sending > 1 {
 				w.met("a repeated pull got messages")
 			}
-			w.met("leased")
-			w.tell(history.Event{Kind: history.Lease, By: p.name, Message: nameOf(m.Body), UID: string(m.UID),
-				Attempt: int(m.Tries(message.StateInFlight)), Body: string(m.Body), Receipt: receipt(m),
-				Until: m.Until.Time()})
-			w.mu.Lock()
-			got = append(got, held{m, nameOf(m.Body)})
-			w.held = append(w.held, got[len(got)-1])
-			w.mu.Unlock()
+			got = append(got, w.leased(p, m))
 		}
 		if ok && r.err == nil {
 			return got
@@ -354,6 +365,105 @@ func (w *world) pull(p *process, poll scheduler.Poll) (got []held) {
 		w.turn("a pull is repeated", func() { p = w.processes[int(poll.Attempt%7)%len(w.processes)] })
 	}
 	return got
+}
+
+// leave pulls, and goes before an answer may come: what the poll took is given back.
+func (w *world) leave(p *process, poll scheduler.Poll, after time.Duration) {
+	_, _ = ask(p, "pull and go "+poll.Topic, func(ctx context.Context) error {
+		ctx, cancel := context.WithTimeout(ctx, after)
+		defer cancel()
+		found, err := p.Pull(ctx, poll)
+		if ctx.Err() != nil && len(found) > 0 { // the HTTP API cannot answer either
+			p.GiveBack(ctx, found)
+			w.met("pull: its client went, and it is given back")
+			return nil
+		}
+		for _, m := range found {
+			w.leased(p, m)
+		}
+		return err
+	})
+}
+
+// requeue gives a dead message another life, under another name.
+func (w *world) requeue(p *process, which int, delay time.Duration, i int) {
+	w.mu.Lock()
+	if len(w.buried) == 0 {
+		w.mu.Unlock()
+		return
+	}
+	m := w.buried[which%len(w.buried)]
+	w.mu.Unlock()
+	name := fmt.Sprint("r", i)
+	answer := w.call(history.Event{Kind: history.Push, Message: name, Body: name, Due: time.Now().Add(delay)})
+	a, ok := ask(p, "requeue "+m.name, func(ctx context.Context) scheduler.Accepted {
+		a, err := p.RequeueOne(ctx, scheduler.Ref{UID: m.uid}, scheduler.Requeue{Delay: delay, HasBody: true,
+			Body: []byte(name)})
+		a.Err = err
+		return a
+	})
+	switch {
+	case !ok, errors.Is(a.Err, scheduler.ErrOutcomeUnknown):
+		answer(history.Event{Phase: history.Unknown})
+	case a.Err != nil:
+		answer(history.Event{Phase: history.Fail, Word: a.Err.Error()})
+	default:
+		w.met("requeued")
+		answer(history.Event{Phase: history.OK, UID: string(a.UID), Due: a.Due.Time()})
+		w.mu.Lock()
+		w.pushed = append(w.pushed, pushed{name, a.UID, "", m.topic, a.Due.Time()})
+		w.mu.Unlock()
+	}
+}
+
+// pause pauses a topic for a while. Once that was answered, nothing of it goes to NATS until somebody, whoever, begins
+// to resume it.
+func (w *world) pause(p *process, topic string, d time.Duration, which int) {
+	type answered struct {
+		inEffect bool
+		err      error
+	}
+	r, ok := ask(p, "pause "+topic, func(ctx context.Context) answered {
+		inEffect, err := p.Pause(ctx, topic, "somebody")
+		return answered{inEffect, err}
+	})
+	if ok && r.err == nil && r.inEffect {
+		w.met("paused")
+		w.mu.Lock()
+		w.paused = append(w.paused, span{topic, time.Now(), time.Time{}})
+		w.mu.Unlock()
+	}
+	time.Sleep(d)
+	for { // however often it takes: what stays paused never ends
+		w.turn("somebody resumes "+topic, func() { p = w.processes[which%len(w.processes)] })
+		w.mu.Lock()
+		at := len(w.resumed)
+		w.resumed = append(w.resumed, span{topic: topic, from: time.Now()})
+		w.mu.Unlock()
+		err, ok := ask(p, "resume "+topic, func(ctx context.Context) error {
+			_, _, err := p.Resume(ctx, topic)
+			return err
+		})
+		if ok && err == nil {
+			w.mu.Lock()
+			w.resumed[at].to = time.Now()
+			w.mu.Unlock()
+			return
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// leased tells of a lease.
+func (w *world) leased(p *process, m scheduler.PulledMessage) held {
+	w.met("leased")
+	w.tell(history.Event{Kind: history.Lease, By: p.name, Message: nameOf(m.Body), UID: string(m.UID),
+		Attempt: int(m.Tries(message.StateInFlight)), Body: string(m.Body), Receipt: receipt(m), Until: m.Until.Time()})
+	h := held{m, nameOf(m.Body)}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.held = append(w.held, h)
+	return h
 }
 
 func receipt(m scheduler.PulledMessage) string { return fmt.Sprintf("%s %v", m.UID, m.Nonce) }
@@ -404,6 +514,10 @@ func (w *world) settle(p *process, all []held, verb scheduler.Verb, delay time.D
 				a.Due = d.Info.Due.Time()
 			case verb == scheduler.Extend:
 				a.Until = d.Until.Time()
+			case verb == scheduler.Bury:
+				w.mu.Lock()
+				w.buried = append(w.buried, pushed{all[i].name, all[i].UID, all[i].ID, all[i].Topic, time.Time{}})
+				w.mu.Unlock()
 			}
 			answer(a)
 		}

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -82,15 +83,21 @@ type world struct {
 	all        []*process
 	background sync.WaitGroup
 	faults     map[string]bool
-	natsRate   int // of so many messages four have another outcome
+	natsRate   int          // of so many messages four have another outcome
+	wrong      string       // which of the three clocks is wrong, where one is
+	off        atomic.Int64 // how far a server's is
 	storm      bool
-	over       bool // nothing fails any more
+	over       bool                // nothing fails any more
+	calmed     func(history.Event) // tells that nothing is repeated any more
 
 	mu        sync.Mutex
 	history   []history.Event
 	calls     int
 	pushed    []pushed
 	held      []held
+	buried    []pushed
+	paused    []span // from the answer on
+	resumed   []span
 	sometimes map[string]int
 	emptied   bool
 }
@@ -109,6 +116,7 @@ func newWorld(t *testing.T, seed uint64, traced bool) *world {
 	if w.rnd.IntN(6) == 0 {
 		clear(w.faults)
 	}
+	w.wrong = []string{"wall", "redis", "nats"}[w.rnd.IntN(3)]
 	mode := journal.Mode(w.rnd.IntN(3))
 	if mode == journal.Off {
 		w.faults["redis empty"] = false
@@ -129,8 +137,8 @@ func newWorld(t *testing.T, seed uint64, traced bool) *world {
 	if w.db, err = memory.NewJournal(memory.JournalConfig{}); err != nil {
 		t.Fatal(err)
 	}
-	if w.anyFault() != "" {
-		w.call(history.Event{Kind: history.Fault, Word: history.Repeats})
+	if w.repeats() {
+		w.calmed = w.call(history.Event{Kind: history.Fault, Word: history.Repeats})
 	}
 	return w
 }
@@ -149,6 +157,16 @@ func (w *world) anyFault() string {
 		}
 	}
 	return ""
+}
+
+// repeats reports whether any fault of the world may have a message delivered twice.
+func (w *world) repeats() bool {
+	for kind, on := range w.faults {
+		if on && kind != "clock" && kind != "sql calls" && kind != "sql away" {
+			return true
+		}
+	}
+	return false
 }
 
 func (w *world) options() string {
@@ -255,8 +273,23 @@ func (w *world) live() {
 	}
 	users.Wait()
 	w.turn("the faults end", func() { w.over = true })
-	time.Sleep(calm)
+	time.Sleep(calm / 4) // what happened just before may still show
+	if w.calmed != nil {
+		w.calmed(history.Event{Phase: history.OK})
+	}
+	for end := time.Now().Add(calm); time.Now().Before(end); time.Sleep(2 * time.Second) {
+		w.drain()
+	}
 	w.ends()
+}
+
+// drain has consumers take what is ready.
+func (w *world) drain() {
+	for _, topic := range []string{"work", "serial"} {
+		poll := scheduler.Poll{Topic: topic, Max: 100, Bytes: 1 << 20, Lease: time.Minute,
+			Attempt: scheduler.Nonce(w.rnd.Uint64()), Sending: 1}
+		w.settle(w.processes[0], w.pull(w.processes[0], poll), scheduler.Ack, 0)
+	}
 }
 
 // run starts a process.
@@ -271,7 +304,15 @@ func (w *world) some() *process { return w.processes[w.rnd.IntN(len(w.processes)
 // ends looks at what became of every message.
 func (w *world) ends() {
 	ctx, p := context.Background(), w.processes[0]
+	last := map[string]message.UID{} // an edit may have given another
 	for _, m := range w.pushed {
+		last[m.name] = m.uid
+	}
+	for _, m := range w.pushed {
+		if last[m.name] != m.uid {
+			continue
+		}
+		delete(last, m.name)
 		info, err := p.Get(ctx, scheduler.Ref{UID: m.uid})
 		if err != nil {
 			continue // P1 judges by what was seen
@@ -279,8 +320,8 @@ func (w *world) ends() {
 		switch {
 		case info.State == message.StateExpired:
 			w.met("expired")
-		case info.State == message.StateInFlight && !info.Pull,
-			info.State == message.StateWaiting && time.Since(info.Due.Time()) > calm/2 && !info.Pull:
+		case info.State == message.StateInFlight,
+			info.State == message.StateWaiting && time.Since(info.Due.Time()) > calm/2:
 			p.Explain(ctx, &info, p.leader.Why, func(context.Context) error { return nil })
 			w.t.Errorf("seed %d: message %s, due at %s, is still %s: %+v", w.seed, m.name, info.Due.Time(), info.State, info)
 		}
@@ -288,6 +329,7 @@ func (w *world) ends() {
 			w.tell(history.Event{Kind: history.End, Message: m.name, UID: string(m.uid), Word: info.State.String()})
 		}
 	}
+	w.keptPaused()
 	if w.redis.mode == journal.Off {
 		return
 	}
@@ -297,6 +339,28 @@ func (w *world) ends() {
 	}
 	if len(report.Found) > 0 {
 		w.t.Errorf("seed %d: P8: the store and the journal differ: %v: %+v", w.seed, report.Found, report.Differences)
+	}
+}
+
+// keptPaused: nothing of a paused topic went to NATS. A leader that was suspended may send what it had in its hands.
+func (w *world) keptPaused() {
+	topics := map[string]string{}
+	for _, m := range w.pushed {
+		topics[m.name] = m.topic
+	}
+	if w.faults["freeze"] || w.faults["cut"] {
+		return
+	}
+	for _, e := range w.history {
+		for _, one := range w.paused {
+			if e.Kind == history.Deliver && topics[e.Message] == one.topic && e.At.After(one.from) &&
+				!slices.ContainsFunc(w.resumed, func(r span) bool {
+					return r.topic == one.topic && !r.from.After(e.At) && (r.to.IsZero() || !r.to.Before(one.from))
+				}) {
+				w.t.Errorf("seed %d: P4: %s was paused at %s, and %s was delivered at %s", w.seed, one.topic, one.from,
+					e.Message, e.At)
+			}
+		}
 	}
 }
 
@@ -348,7 +412,12 @@ func (w *world) fault() {
 		w.storm = !w.storm
 	case "clock":
 		w.met("process: its clock steps")
-		p.skew.Add(w.rnd.Int64N(int64(20*time.Second)) - int64(10*time.Second))
+		step := w.rnd.Int64N(int64(20*time.Second)) - int64(10*time.Second)
+		if w.wrong == "wall" {
+			p.skew.Add(step)
+		} else {
+			w.off.Add(step)
+		}
 	}
 }
 
@@ -365,13 +434,19 @@ func (w *world) lose() {
 				from = lag.Oldest.Time()
 			}
 		}
-		from = from.Add(-time.Second)
+	}
+	answers := time.Second // that are on their way, and what a clock may be off by which changes are stamped
+	if w.faults["freeze"] || w.faults["clock"] {
+		answers = 16 * time.Second
+	}
+	if w.emptied {
+		from = from.Add(-answers)
 	}
 	w.mu.Lock()
 	w.calls++
 	w.history = append(w.history,
 		history.Event{At: from, Kind: history.Fault, Phase: history.Invoke, Call: w.calls, Word: word},
-		history.Event{At: time.Now().Add(5 * time.Second), Kind: history.Fault, Phase: history.OK, Call: w.calls})
+		history.Event{At: time.Now().Add(answers), Kind: history.Fault, Phase: history.OK, Call: w.calls})
 	w.mu.Unlock()
 	w.redis.empty()
 }

@@ -24,8 +24,8 @@ func (v Violation) String() string {
 func Check(all []Event) []Violation {
 	c := checker{messages: map[string]*story{}, calls: map[int]*call{}}
 	c.read(all)
-	for _, rule := range []func(){c.wellFormed, c.p1Lost, c.p2Early, c.p3Terms, c.p4Canceled, c.p4Denied, c.p5Contents,
-		c.p5Repeats, c.p5Attempts, c.p5Leases, c.p5Ends} {
+	for _, rule := range []func(){c.wellFormed, c.p1Lost, c.p2Early, c.p3Terms, c.p4Canceled, c.p4Denied, c.p4Edited,
+		c.p5Contents, c.p5Repeats, c.p5Attempts, c.p5Leases, c.p5Serial, c.p5Ends} {
 		rule()
 	}
 	return c.found

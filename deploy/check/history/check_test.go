@@ -103,6 +103,32 @@ func good() []history.Event {
 	t.tell(history.Event{At: at(99), Kind: history.End, Message: "pulled", Word: "delivered"})
 	t.push("ended", 1, 10)
 	t.tell(history.Event{At: at(99), Kind: history.End, Message: "ended", Word: "expired"})
+	t.push("edited", 1, 10) // tried before, so it got another uid
+	t.call(5, 5.1, history.Event{Kind: history.Reschedule, Message: "edited", Body: "edit"},
+		history.Event{Phase: history.OK, UID: "uid of the edit", Due: at(10)})
+	t.tell(history.Event{At: at(10.1), Kind: history.Deliver, Message: "edited", UID: "uid of the edit", Attempt: 1,
+		Body: "edit"})
+	t.push("extended", 1, 10)
+	t.lease("extended", 10.1, 12, 1, "e1")
+	t.call(11, 11.1, history.Event{Kind: history.Settle, Message: "extended", Word: "extend", Receipt: "e1"},
+		history.Event{Phase: history.OK, Until: at(20)})
+	t.lease("extended", 20.5, 40, 2, "e2")
+	for i, m := range []string{"first of k", "second of k"} {
+		t.push(m, 1, 10)
+		t.all[len(t.all)-2].Key = "k"
+		t.lease(m, 11+2*float64(i), 40, 1, "k"+fmt.Sprint(i))
+		t.settle(m, 12+2*float64(i), "ack", "k"+fmt.Sprint(i), history.OK)
+	}
+	t.call(60, 62, history.Event{Kind: history.Fault, Word: history.Loss}, history.Event{Phase: history.OK})
+	t.push("lost", 61, 70)
+	t.push("revived", 1, 70) // its cancel was lost
+	t.call(61, 61.1, history.Event{Kind: history.Cancel, Message: "revived"},
+		history.Event{Phase: history.OK, Word: "canceled"})
+	t.deliver("revived", 70.1)
+	t.call(80, 81, history.Event{Kind: history.Fault, Word: history.Leases}, history.Event{Phase: history.OK})
+	t.push("forgotten", 1, 10)
+	t.lease("forgotten", 79, 95, 1, "f1")
+	t.lease("forgotten", 82, 95, 1, "f2")
 	return t.all
 }
 
@@ -143,9 +169,12 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 			return slices.DeleteFunc(all, func(e history.Event) bool { return e.Kind == kind && e.Message == message })
 		}
 	}
-	change := func(kind, message string, n int, how func(*history.Event)) func([]history.Event) []history.Event {
+	// change changes the n-th event, and with a second function the one before it.
+	change := func(kind, message string, n int, how ...func(*history.Event)) func([]history.Event) []history.Event {
 		return func(all []history.Event) []history.Event {
-			how(one(all, kind, message, n))
+			for back, how := range how {
+				how(one(all, kind, message, n-back))
+			}
 			return all
 		}
 	}
@@ -200,6 +229,23 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 			change(history.Settle, "pulled", 3, func(e *history.Event) { e.Phase = history.Fail })},
 		{"leased after its acknowledgement", "P5 one end", add(func(t *teller) { t.lease("pulled", 50, 60, 4, "r5") })},
 		{"two ends", "P5 one end", tell(history.Event{At: at(99), Kind: history.End, Message: "ended", Word: "dead"})},
+		{"the old content after an edit", "P4 edited", change(history.Deliver, "edited", 0, func(e *history.Event) {
+			e.UID, e.Body = "uid edited", "body of edited"
+		})},
+		{"another uid than the edit's", "P5 one content",
+			change(history.Deliver, "edited", 0, func(e *history.Event) { e.UID = "uid of nobody" })},
+		{"a second lease before the extended one is over", "P5 one lease",
+			change(history.Lease, "extended", 1, func(e *history.Event) { e.At = at(19) })},
+		{"two of a key at once", "P6 serial",
+			change(history.Lease, "second of k", 0, func(e *history.Event) { e.At = at(11.5) })},
+		{"lost before the loss", "P1", change(history.Push, "lost", 1, func(e *history.Event) { e.At = at(59.9) },
+			func(e *history.Event) { e.At = at(59) })},
+		{"revived by nothing", "P4 honest", change(history.Cancel, "revived", 1,
+			func(e *history.Event) { e.At = at(59.9) }, func(e *history.Event) { e.At = at(59) })},
+		{"a lease forgotten by nothing", "P5 one lease",
+			change(history.Lease, "forgotten", 1, func(e *history.Event) { e.At = at(79.5) })},
+		{"an attempt forgotten by nothing", "P5 attempts", change(history.Lease, "forgotten", 0,
+			func(e *history.Event) { e.At, e.Until = at(81.5), at(81.9) })},
 		{"two answers to one call", "history",
 			tell(history.Event{At: at(2), Kind: history.Push, Phase: history.OK, Call: 1})},
 		{"an answer to a call of another kind", "history",

@@ -15,6 +15,7 @@
 //	call     of a call or a fault: the same number in its invoke and its answer
 //	by       which caller, consumer or instance
 //	message  the recorder's own name of a message, which its body or a header carries
+//	key      of a push: messages of this key are leased one after the other (a serial topic's)
 //	uid      tarry's name of it, as answered or delivered
 //	attempt  which try this is, from 1
 //	due      of push, reschedule and nack: the time that was asked for (invoke) or answered (ok)

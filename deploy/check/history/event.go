@@ -18,6 +18,7 @@ type Event struct {
 	Call    int       `json:"call,omitempty"`
 	By      string    `json:"by,omitempty"`
 	Message string    `json:"message,omitempty"`
+	Key     string    `json:"key,omitempty"`
 	UID     string    `json:"uid,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
 	Due     time.Time `json:"due,omitzero"`

@@ -127,6 +127,35 @@ func (c *checker) p4Denied() {
 	}
 }
 
+// p4Edited: once an edit was answered OK, nobody gets the content from before.
+func (c *checker) p4Edited() {
+	for _, s := range c.order {
+		for _, seen := range s.seen() {
+			for _, e := range s.reschedules {
+				if e.begun.Body == "" || !e.ok() || c.undone(e) || !seen.At.After(e.ended.At) || s.gives(seen, e) {
+					continue
+				}
+				c.fail("P4 edited", s.name, "its content was changed at %s, and %s had %.48q at %s", stamp(e.ended.At), by(seen),
+					seen.Body, stamp(seen.At))
+			}
+		}
+	}
+}
+
+// gives reports whether a content that was seen may have been given after an edit began.
+func (s *story) gives(seen Event, edit *call) bool {
+	given := slices.Clone(s.reschedules)
+	if kept := s.kept(); kept != nil {
+		given = append(given, kept)
+	} else {
+		given = append(given, s.pushes...)
+	}
+	return slices.ContainsFunc(given, func(g *call) bool {
+		over, sure := g.over()
+		return !g.fail() && g.begun.Body == seen.Body && (!sure || !over.Before(edit.begun.At))
+	})
+}
+
 // p5Contents: one uid, and one attempt of it, never carry two contents, and a message has the body that was pushed.
 func (c *checker) p5Contents() {
 	owner, content := map[string]string{}, map[string]Event{}
@@ -223,15 +252,46 @@ func (c *checker) p5Leases() {
 	for _, s := range c.order {
 		for i := 1; i < len(s.leases); i++ {
 			before, now := s.leases[i-1], s.leases[i]
-			settled := slices.ContainsFunc(s.settles, func(k *call) bool {
-				return k.begun.Receipt == before.Receipt && k.begun.Word != extend && !k.fail() && !k.begun.At.After(now.At)
-			})
-			if now.Receipt != before.Receipt && !settled && now.At.Before(s.leasedUntil(before)) && !c.forgot(before, now) {
+			if now.Receipt != before.Receipt && s.holds(before, now.At) && !c.forgot(before, now) {
 				c.fail("P5 one lease", s.name, "%s has it from %s, and %s until %s", by(now), stamp(now.At), by(before),
 					stamp(before.Until))
 			}
 		}
 	}
+}
+
+// p5Serial: no two leases of one key of a serial topic overlap.
+func (c *checker) p5Serial() {
+	type lease struct {
+		Event
+		of *story
+	}
+	keys := map[string][]lease{}
+	for _, s := range c.order {
+		if len(s.pushes) > 0 && s.pushes[0].begun.Key != "" {
+			for _, l := range s.leases {
+				keys[s.pushes[0].begun.Key] = append(keys[s.pushes[0].begun.Key], lease{l, s})
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(keys)) {
+		for _, before := range keys[key] {
+			for _, now := range keys[key] {
+				if now.of != before.of && now.At.After(before.At) && before.of.holds(before.Event, now.At) &&
+					!c.forgot(before.Event, now.Event) {
+					c.fail("P6 serial", now.of.name, "%s has it from %s, and %s has %s of the same key until %s", by(now.Event),
+						stamp(now.At), by(before.Event), before.of.name, stamp(before.of.leasedUntil(before.Event)))
+				}
+			}
+		}
+	}
+}
+
+// holds reports whether a lease certainly stands at a time: it is not over, and nobody settles it.
+func (s *story) holds(l Event, at time.Time) bool {
+	return at.Before(s.leasedUntil(l)) && !slices.ContainsFunc(s.settles, func(k *call) bool {
+		return k.begun.Receipt == l.Receipt && k.begun.Word != extend && !k.fail() && !k.begun.At.After(at)
+	})
 }
 
 // leasedUntil returns when a lease ends, which the consumer may have extended.
