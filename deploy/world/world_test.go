@@ -277,6 +277,11 @@ func (w *world) live() {
 	if w.calmed != nil {
 		w.calmed(history.Event{Phase: history.OK})
 	}
+	for _, topic := range []string{"plain", "burst", "work"} { // a pause may have been executed after its resume
+		if _, _, err := w.processes[0].Resume(context.Background(), topic); err != nil {
+			w.t.Errorf("seed %d: resume %s: %v", w.seed, topic, err)
+		}
+	}
 	for end := time.Now().Add(calm); time.Now().Before(end); time.Sleep(2 * time.Second) {
 		w.drain()
 	}
