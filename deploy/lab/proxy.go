@@ -1,9 +1,11 @@
 package lab
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -149,6 +151,10 @@ func (p *Proxy) listen() error {
 		return nil
 	}
 	l, err := net.Listen("tcp4", p.Addr)
+	for until := time.Now().Add(5 * time.Second); errors.Is(err, syscall.EADDRINUSE) && time.Now().Before(until); {
+		time.Sleep(time.Millisecond) // a process that is being started holds all our sockets until it runs
+		l, err = net.Listen("tcp4", p.Addr)
+	}
 	if err != nil {
 		return fmt.Errorf("proxy on %s: %w", p.Addr, err)
 	}
