@@ -48,6 +48,7 @@ type Writer struct {
 	pending map[change]*commit    // sync only
 	busy    map[*commit]time.Time // when each batch in progress was taken, by its first entry
 	broken  error                 // of the last commit; nil once a commit succeeds
+	edits   map[change]bool       // whose commit failed, at most maxEdits
 }
 
 // change identifies a change by the version it made.
@@ -84,6 +85,7 @@ const (
 	// one. After that the next push shows whether the journal takes others.
 	probeMost  = 30 * time.Second
 	awaitPause = 20 * time.Millisecond
+	maxEdits   = 10_000
 )
 
 // errLeft marks an entry that was left to the Drainer.
@@ -92,7 +94,7 @@ var errLeft = errors.New("left to the drainer")
 // NewWriter builds a Writer. Run must be running for it to commit.
 func NewWriter(cfg WriterConfig) *Writer {
 	return &Writer{cfg: cfg, log: cfg.Log, metrics: newWriterMetrics(cfg.Registerer), ready: make(chan struct{}, 1),
-		pending: map[change]*commit{}, busy: map[*commit]time.Time{}}
+		pending: map[change]*commit{}, busy: map[*commit]time.Time{}, edits: map[change]bool{}}
 }
 
 // Wrote queues an entry that is in the outbox. It does not block.
@@ -251,24 +253,25 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 	return nil
 }
 
-// there returns which of the waiting changes the journal has. A later version than that of a change does not tell: it
-// may have been written before, and without the content that only the change has.
+// there returns which of the waiting changes the journal has. A later version than that of a change tells it, but for
+// an edit whose commit failed here: the later one may have been written without the content that only the edit has.
 func (w *Writer) there(ctx context.Context, changes []scheduler.Recorded, waiting []int,
 	have map[message.UID]record.Stand) (map[int]bool, error) {
 	there := map[int]bool{}
 	for _, i := range waiting {
 		r := &changes[i]
-		switch later := have[r.UID].Version; {
-		case r.Version == 0 || later < r.Version:
-		case later == r.Version:
-			there[i] = true
-		default:
-			last, err := w.cfg.Store.History(ctx, r.UID, int(later-r.Version)+1)
-			if err != nil {
-				return nil, err
-			}
-			there[i] = slices.ContainsFunc(last, func(c record.Change) bool { return c.Version == r.Version })
+		later := have[r.UID].Version
+		w.mu.Lock()
+		edit := w.edits[change{r.UID, r.Version}]
+		w.mu.Unlock()
+		if there[i] = r.Version > 0 && later >= r.Version; !there[i] || !edit || later == r.Version {
+			continue
 		}
+		last, err := w.cfg.Store.History(ctx, r.UID, int(later-r.Version)+1)
+		if err != nil {
+			return nil, err
+		}
+		there[i] = slices.ContainsFunc(last, func(c record.Change) bool { return c.Version == r.Version })
 	}
 	return there, nil
 }
@@ -389,9 +392,16 @@ func (w *Writer) finishLocked(c *commit, err error) {
 		return
 	}
 	for i := range c.entry.Changes {
-		r := change{c.entry.Changes[i].UID, c.entry.Changes[i].Version}
+		one := &c.entry.Changes[i]
+		r := change{one.UID, one.Version}
 		if w.pending[r] == c {
 			delete(w.pending, r)
+		}
+		if err != nil && one.Version > 1 && one.Message != nil {
+			if len(w.edits) >= maxEdits {
+				clear(w.edits)
+			}
+			w.edits[r] = true
 		}
 	}
 }

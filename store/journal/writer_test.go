@@ -370,28 +370,49 @@ func TestWriter_SaysThatContentWasRefusedThoughALookBrokeOff(t *testing.T) {
 	})
 }
 
-// A later version does not tell that a change is there: it may have been written before, without the content.
-func TestWriter_AnswersNoChangeForALaterOne(t *testing.T) {
+// A later version does not tell that an edit is there: it may have been written before, without the content.
+func TestWriter_AnswersNoEditForALaterVersion(t *testing.T) {
 	t.Parallel()
-	inBubble(t, journal.Sync, func(w *writerWorld) {
-		m := schedulertest.Message(1)
-		edit := record.Change{UID: m.UID, Version: 2, State: message.StateWaiting, At: schedulertest.Start, Message: m}
-		err := w.store.Store.Write(w.Context(), nil, []record.Change{
-			{UID: m.UID, Version: 1, State: message.StateWaiting, At: schedulertest.Start, Message: m},
-			{UID: m.UID, Version: 3, State: message.StateWaiting, At: schedulertest.Start, Kind: message.KindSwept}})
-		if err != nil {
-			w.Fatal(err)
-		}
-		if err := w.await(m.UID, 2, time.Second); err == nil {
-			w.Error("the edit is answered, and the journal does not have it")
-		}
-		if err := w.store.Store.Write(w.Context(), nil, []record.Change{edit}); err != nil {
-			w.Fatal(err)
-		}
-		if err := w.await(m.UID, 2, time.Second); err != nil {
-			w.Error(err)
-		}
-	})
+	for _, asked := range []string{"before", "after"} { // the commit failed
+		inBubble(t, journal.Sync, func(w *writerWorld) {
+			uid, err := w.push(time.Second)
+			if err != nil {
+				w.Fatal(err)
+			}
+			w.store.be(away, nil)
+			other := *schedulertest.Message(w.n)
+			other.Body = []byte("other")
+			r, err := w.tl.Amend(w.Context(), scheduler.Amend{UID: uid, Version: 1, Due: other.Due, Message: &other},
+				schedulertest.Start)
+			if err != nil || r.Code != scheduler.AmendDone {
+				w.Fatalf("%+v, %v", r, err)
+			}
+			if asked == "after" {
+				time.Sleep(100 * time.Millisecond)
+			}
+			answered := make(chan error, 1)
+			go func() { answered <- w.await(uid, 2, 5*time.Second) }()
+			time.Sleep(100 * time.Millisecond)
+			edit := record.Change{UID: uid, Version: 2, State: message.StateWaiting, At: schedulertest.Start, Message: &other}
+			later := record.Change{UID: uid, Version: 3, State: message.StateWaiting, At: schedulertest.Start,
+				Kind: message.KindSwept}
+			if err := w.store.Store.Write(w.Context(), nil, []record.Change{later}); err != nil {
+				w.Fatal(err)
+			}
+			time.Sleep(2 * time.Second)
+			select {
+			case err := <-answered:
+				w.Fatalf("asked %s: the edit is answered, and the journal does not have it: %v", asked, err)
+			default:
+			}
+			if err := w.store.Store.Write(w.Context(), nil, []record.Change{edit}); err != nil {
+				w.Fatal(err)
+			}
+			if err := <-answered; err != nil {
+				w.Errorf("asked %s: %v", asked, err)
+			}
+		})
+	}
 }
 
 // One bad row must not hold the others back.
