@@ -124,13 +124,7 @@ func (c *Clock) Now() time.Time {
 	defer c.mu.Unlock()
 	votes := c.votesLocked()
 	slices.SortFunc(votes, byLow)
-	now := votes[(len(votes)-1)/2].low          // of two the earlier, so that nothing is early
-	if len(votes) == 1 && !c.last.at.IsZero() { // this process was suspended, or all servers are away
-		if carried := c.last.at.Add(c.local.Mono() - c.last.got); carried.Before(now) {
-			return carried
-		}
-	}
-	return now
+	return votes[(len(votes)-1)/2].low // of two the earlier, so that nothing is early
 }
 
 // Latest returns the time from which a delay counts.
