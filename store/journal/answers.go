@@ -32,11 +32,10 @@ func (j Answers) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, e
 	ctx, stop := j.During(ctx)
 	defer stop()
 	records, err := j.Store.Find(ctx, ref, findLimit)
-	if err != nil {
-		j.Log.Warn().Err(err).Msg("the journal does not answer")
-		return nil, ErrNoDatabase
+	var all [][]message.Info
+	if err == nil {
+		all, err = j.known(ctx, [][]record.Record{records})
 	}
-	all, err := j.known(ctx, [][]record.Record{records})
 	if err != nil {
 		j.Log.Warn().Err(err).Msg("the journal does not answer")
 		return nil, ErrNoDatabase
@@ -98,10 +97,10 @@ func (j Answers) Restore(ctx context.Context, uid message.UID) error {
 // Remembered returns the messages that have the uids and names of pushes.
 func (j Answers) Remembered(ctx context.Context, pushes []*message.Message) ([][]message.Info, error) {
 	records, err := j.Store.Names(ctx, pushes)
-	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrNoDatabase, err)
+	var all [][]message.Info
+	if err == nil {
+		all, err = j.known(ctx, records)
 	}
-	all, err := j.known(ctx, records)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoDatabase, err)
 	}

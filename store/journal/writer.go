@@ -264,14 +264,18 @@ func (w *Writer) there(ctx context.Context, changes []scheduler.Recorded, waitin
 		w.mu.Lock()
 		edit := w.edits[change{r.UID, r.Version}]
 		w.mu.Unlock()
-		if there[i] = r.Version > 0 && later >= r.Version; !there[i] || !edit || later == r.Version {
+		if there[i] = r.Version > 0 && later >= r.Version; !there[i] || !edit {
 			continue
 		}
 		last, err := w.cfg.Store.History(ctx, r.UID, int(later-r.Version)+1)
 		if err != nil {
 			return nil, err
 		}
-		there[i] = slices.ContainsFunc(last, func(c record.Change) bool { return c.Version == r.Version })
+		if there[i] = slices.ContainsFunc(last, func(c record.Change) bool { return c.Version == r.Version }); there[i] {
+			w.mu.Lock()
+			delete(w.edits, change{r.UID, r.Version})
+			w.mu.Unlock()
+		}
 	}
 	return there, nil
 }
