@@ -102,11 +102,11 @@ func (p patch) isFound(t *testing.T) {
 		t.Fatalf("build: %v: %s", err, out)
 	}
 	began := time.Now()
-	run := exec.CommandContext(t.Context(), program, "-test.run=TestWorld_KeepsItsPromises", "-test.timeout=4m")
-	run.Env = append(os.Environ(), "TARRY_SEEDS=2000")
+	run := exec.CommandContext(t.Context(), program, "-test.run=TestWorld_KeepsItsPromises", "-test.timeout=8m")
+	run.Env = append(os.Environ(), "TARRY_SEEDS=6000")
 	out, err := run.CombinedOutput()
 	if err == nil {
-		t.Fatal("2,000 worlds did not notice")
+		t.Fatal("6,000 worlds did not notice")
 	}
 	found := regexp.MustCompile(`seed \d+: .{0,200}`).FindString(string(out))
 	t.Logf("found after %s: %s", time.Since(began).Round(time.Second), found)
