@@ -2,8 +2,6 @@ package e2e_test
 
 import (
 	"errors"
-	"fmt"
-	"maps"
 	"testing"
 	"time"
 
@@ -33,7 +31,7 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 	t.Logf("killed %s of term %d; %s leads term %d", leader.Name, term, next.Name, higher)
 	leader.Restart()
 	s.Ready(leader)
-	settled(s, term, close)
+	s.Settled(term, close)
 
 	leader, term = s.Leader(term, a, b, c)
 	site.Moment(t, h, "a burst", inBurst)
@@ -62,7 +60,7 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 			next.Name, higher)
 	}
 	t.Logf("froze and woke %s of term %d; %s leads term %d", leader.Name, term, next.Name, higher)
-	settled(s, term, close)
+	s.Settled(term, close)
 
 	l.Finish(t)
 	l.Judge(t)
@@ -77,35 +75,6 @@ func TestNothingIsLostEarlyOrTwiceWhileLeadersDieStopAndFreeze(t *testing.T) {
 
 // inBurst reports whether a message is one of many that are due at the same instant.
 func inBurst(a site.Arrival) bool { return a.Seq%8 == 0 }
-
-// settled closes the window of a fault: nothing is claimed under the lost term any more, what is due has gone out, what
-// was on its way then has ended too (the next leader claims again what the lost one had sent), and consumers have seen
-// it. So nothing can be delivered again.
-func settled(s *site.Site, term uint64, close func()) {
-	s.T.Helper()
-	rdb := s.Client()
-	lab.Eventually(s.T, site.Patience, func() error {
-		_, overdue, claimed, err := s.Held(s.T.Context(), rdb, time.Now().Add(-300*time.Millisecond), term)
-		if err == nil && overdue+claimed > 0 {
-			err = fmt.Errorf("%d messages are overdue, %d claimed under a term up to %d", overdue, claimed, term)
-		}
-		return err
-	})
-	before, err := s.Claims(s.T.Context(), rdb)
-	if err != nil {
-		s.T.Fatal(err)
-	}
-	lab.Eventually(s.T, site.Patience, func() error {
-		now, err := s.Claims(s.T.Context(), rdb)
-		maps.DeleteFunc(before, func(uid, under string) bool { return now[uid] != under })
-		if err == nil && len(before) > 0 {
-			err = fmt.Errorf("%d messages are still on their way", len(before))
-		}
-		return err
-	})
-	s.CaughtUp()
-	close()
-}
 
 // stepsDown waits until the log of a woken leader says that it leads no more.
 func stepsDown(s *site.Site, i *site.Instance, term uint64) {

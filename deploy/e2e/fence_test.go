@@ -41,7 +41,7 @@ func TestRedisRefusesWhatAFrozenLeaderHadSent(t *testing.T) {
 	a.Pause()
 	_, next := s.Leader(term, b)
 	site.Moment(t, h, "a delivery by the next leader", site.Anything)
-	settled(s, term, close)
+	s.Settled(term, close)
 	lab.Eventually(t, site.Patience, func() error { // it leads in every bucket
 		if n := seen.Count(func(x site.Script) bool { return x.Term == next && x.Wrote }); n < 4 {
 			return fmt.Errorf("the next leader wrote %d times", n)

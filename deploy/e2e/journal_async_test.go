@@ -41,7 +41,7 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 		return nil
 	})
 	kept, _ := h.Counts()
-	before := certified(s)
+	before := s.Certified()
 	closed := h.Open("FLUSHALL", time.Now())
 	lag, _, err := s.Lag(rdb)
 	if err != nil {
@@ -51,8 +51,8 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.Db.Resume()
-	whole(s, before, a, b)
-	settled(s, 0, closed)
+	s.Whole(before, a, b)
+	s.Settled(0, closed)
 	s.Emptied()
 	lab.Eventually(t, site.Patience, func() error { return s.Drained(rdb) })
 	s.Emptied()
@@ -103,6 +103,6 @@ func TestInAsyncALossIsNeverAboveTheLagReported(t *testing.T) {
 func probesTaken(l *site.Load, t *testing.T) {
 	t.Helper()
 	for _, i := range l.Doors {
-		accepts(l.S, i)
+		l.S.Accepts(i)
 	}
 }

@@ -31,13 +31,13 @@ func TestARedisThatComesBackIsComparedWithTheJournal(t *testing.T) {
 	l.Begin(t)
 	for _, lost := range []float64{0, 0.5} {
 		site.Moment(t, h, "a burst", inBurst)
-		before := certified(s)
+		before := s.Certified()
 		closed := h.Begin(site.Window{Why: "kill -9 of redis", From: time.Now(), Recorded: s.Recorded(), Lost: lost > 0})
 		s.Redis.Kill()
 		truncateAOF(t, s.Redis.Dir(), lost)
 		s.Redis.Restart()
-		whole(s, before, a, b)
-		settled(s, 0, closed)
+		s.Whole(before, a, b)
+		s.Settled(0, closed)
 	}
 	l.Finish(t)
 	l.Judge(t)
@@ -89,7 +89,7 @@ func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
 	site.Moment(t, h, "a delivery by the next leader", site.Anything)
 	leader.Restart()
 	s.Ready(leader)
-	settled(s, term, closed)
+	s.Settled(term, closed)
 
 	l.Finish(t)
 	l.Judge(t)
@@ -126,7 +126,7 @@ func TestTheJournalMissesNothingOfABatchThatIsBrokenOff(t *testing.T) {
 			dies(s, b)
 			dies(s, a)
 			s.Leader(term, c)
-			settled(s, term, closed)
+			s.Settled(term, closed)
 			l.Finish(t)
 			l.Judge(t)
 			s.OnceStored()
@@ -161,8 +161,8 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 			} else {
 				site.Moment(t, h, "a delivery", site.Anything)
 			}
-			before := certified(s)
-			closed := loses(s, h, "FLUSHALL")
+			before := s.Certified()
+			closed := s.Loses(h, "FLUSHALL")
 			if err := s.Client().FlushAll(t.Context()).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -174,8 +174,8 @@ func TestWhatALeaderBeganToRestoreTheNextOneFinishes(t *testing.T) {
 			c.Restart()
 			s.Ready(c)
 			s.Leader(2, c)
-			whole(s, before, c)
-			settled(s, 0, closed)
+			s.Whole(before, c)
+			s.Settled(0, closed)
 			if mode == "async" {
 				l.Over = make(chan struct{}) // it has ended
 				s.Must(c, http.MethodPost, "/v1/messages/cancel", map[string]any{"topic": "quiet.later"})

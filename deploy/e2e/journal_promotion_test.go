@@ -91,8 +91,8 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	all.Wait()
 	site.Pause(t.Context(), 300*time.Millisecond-time.Since(begun))
 
-	before := certified(s)
-	closed := loses(s, h, "the replica is promoted")
+	before := s.Certified()
+	closed := s.Loses(h, "the replica is promoted")
 	if err := toReplica.ReplicaOf(t.Context(), "no", "one").Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	if n := len(connections(t, toOld)["tarry-"+untouched.Name]); n == 0 {
 		t.Error(untouched.Name + " has no connection to the old primary")
 	}
-	whole(s, before, a, b, c)
+	s.Whole(before, a, b, c)
 	t.Logf("%d connections were moved; those left to the old primary: %v", killed, connections(t, toOld))
 	for range 3 {
 		site.Moment(t, h, "a burst", inBurst)
@@ -121,9 +121,9 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	old.Kill()
 	for _, i := range s.Instances {
 		s.Ready(i)
-		accepts(s, i)
+		s.Accepts(i)
 	}
-	settled(s, term, closed)
+	s.Settled(term, closed)
 	l.Finish(t)
 	l.Judge(t)
 	s.OnceStored()

@@ -158,8 +158,8 @@ func TestInSyncADatabaseThatIsAwayHoldsUpPushesAndNothingElse(t *testing.T) {
 			slices.DeleteFunc(due, func(m *site.Message) bool { return time.Since(m.NotBefore) < limit }), limit)
 		back()
 		begun := time.Now()
-		accepts(s, a)
-		accepts(s, b)
+		s.Accepts(a)
+		s.Accepts(b)
 		t.Logf("%s: every instance accepted pushes %s after it was back", what,
 			time.Since(begun).Round(time.Millisecond))
 		again(l, t, probes)
@@ -329,8 +329,8 @@ func TestADatabaseWithoutRoomHoldsUpPushesAndNothingElse(t *testing.T) {
 		t.Log("the server had crashed")
 		s.Db.Restart()
 	}
-	accepts(s, a)
-	accepts(s, b)
+	s.Accepts(a)
+	s.Accepts(b)
 	t.Logf("every instance accepted pushes %s after there was room", time.Since(begun).Round(time.Millisecond))
 	again(l, t, probes)
 	for _, left := range s.Query("SELECT uid FROM messages WHERE topic = 'quiet.large' AND state = 1", 1) {
@@ -408,8 +408,8 @@ func TestAnOutboxAtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 	}
 	s.Db.Resume()
 	begun := time.Now()
-	accepts(s, a)
-	accepts(s, b)
+	s.Accepts(a)
+	s.Accepts(b)
 	t.Logf("%d messages filled the outbox; every instance accepted pushes %s after the database was back", len(bulk),
 		time.Since(begun).Round(time.Millisecond))
 	for _, uid := range bulk[1:] {

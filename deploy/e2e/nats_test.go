@@ -44,7 +44,7 @@ func TestMessagesAreHeldWhileNATSIsAway(t *testing.T) {
 			_, term := s.Leader(0, a, b)
 			site.Moment(t, h, "a delivery on core", func(x site.Arrival) bool { return x.Stored == 0 })
 			site.Moment(t, h, "a delivery on a stream", func(x site.Arrival) bool { return x.Stored > 0 })
-			settled(s, term-1, closed)
+			s.Settled(term-1, closed)
 
 			site.Moment(t, h, "a burst", inBurst)
 			leader, _ := s.Leader(0, a, b)

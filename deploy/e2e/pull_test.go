@@ -236,9 +236,9 @@ func TestConsumersPullThroughEveryLoss(t *testing.T) {
 	p.push(n)
 	ready := s.Push(a, map[string]any{"topic": "quiet.work", "deliver": "pull", "delay": 0}).UID
 	p.busy(n / 2)
-	before := certified(s)
+	before := s.Certified()
 	p.voids(func() error { return s.Client().FlushAll(t.Context()).Err() })
-	whole(s, before, a, b)
+	s.Whole(before, a, b)
 	p.busy(0)
 	edited := s.Must(b, http.MethodPatch, "/v1/messages/"+ready, map[string]any{"priority": 7})
 	if edited.Status != http.StatusOK {
@@ -307,7 +307,7 @@ func TestConsumersPullWithoutSQLAndThroughAPromotion(t *testing.T) {
 	p.push(n)
 	replication.Stall()
 	p.busy(n / 2) // the replica knows nothing of these
-	before := certified(s)
+	before := s.Certified()
 	old := s.Redis
 	p.voids(func() error {
 		err := toReplica.ReplicaOf(t.Context(), "no", "one").Err()
@@ -317,7 +317,7 @@ func TestConsumersPullWithoutSQLAndThroughAPromotion(t *testing.T) {
 		old.Kill()
 		return err
 	})
-	whole(s, before, a, b)
+	s.Whole(before, a, b)
 	p.busy(0)
 	end()
 	if got := len(p.all); got != 2*n {

@@ -108,7 +108,7 @@ func TestTheNumberOfBucketsChangesInPlace(t *testing.T) {
 	buckets(11)
 	a.Restart()
 	s.Ready(a)
-	settled(s, term, open)
+	s.Settled(term, open)
 	ctx, stop := context.WithTimeout(t.Context(), site.PatienceForMany)
 	defer stop()
 	// Where Redis or the disk is slow, a call ends early; what is left is canceled by the next one.

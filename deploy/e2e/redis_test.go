@@ -37,7 +37,7 @@ func TestMessagesAreLateButNotLostWhenRedisDies(t *testing.T) {
 		s.Ready(a)
 		s.Ready(b)
 		s.Leader(0, a, b)
-		settled(s, 0, closed)
+		s.Settled(0, closed)
 	}
 
 	l.Finish(t)

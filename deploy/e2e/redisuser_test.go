@@ -134,12 +134,12 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 	leader.Kill()
 	standby := s.Others(leader)[0]
 	s.Leader(term, standby)
-	accepts(s, standby)
-	before := certified(s)
+	s.Accepts(standby)
+	before := s.Certified()
 	if err := rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	whole(s, before, standby)
+	s.Whole(before, standby)
 	if got := s.Must(standby, http.MethodGet, "/v1/messages/late", nil); got.UID != waiting.UID ||
 		got.State != "waiting" {
 		t.Errorf("got %s", got.Raw)

@@ -174,11 +174,11 @@ func TestOfAKeyOneComesAtATime(t *testing.T) {
 	l.mu.Lock()
 	l.void, l.lost = true, true
 	l.mu.Unlock()
-	before := certified(s)
+	before := s.Certified()
 	if err := s.Client().FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	whole(s, before, a, b)
+	s.Whole(before, a, b)
 	site.Pause(t.Context(), 2*time.Second) // every lease of before is over
 	l.mu.Lock()
 	l.void, l.held = false, map[string]time.Time{}

@@ -66,7 +66,7 @@ func TestADeadLeaderCostsHalfASecond(t *testing.T) {
 		won = append(won, s.Won(t, term).Sub(killed))
 		leader.Restart()
 		s.Ready(leader)
-		settled(s, term, closed)
+		s.Settled(term, closed)
 	}
 	slices.Sort(took)
 	slices.Sort(won)
@@ -104,7 +104,7 @@ func TestALeaderThatSeemsDeadIsDeposedAndWritesNothingMore(t *testing.T) {
 		t.Errorf("%s leads", next.Name)
 	}
 	stepsDown(s, a, term)
-	settled(s, term, closed)
+	s.Settled(term, closed)
 	l.Finish(t)
 	l.Judge(t)
 	seen.Judge(t, h.Leaders)
@@ -148,7 +148,7 @@ func costs(t *testing.T, s *site.Site, f *fault, start func() *site.Instance) {
 		t.Errorf("a leader that is %s costs %s, want at most %s", f.name, took, f.most+owed)
 	}
 	f.heal()
-	settled(s, term, closed)
+	s.Settled(term, closed)
 	l.Finish(t)
 	l.Judge(t)
 	seen.Judge(t, h.Leaders)
@@ -162,10 +162,10 @@ func TestALeaderThatFallsSilentIsReplacedWhenItsSessionEnds(t *testing.T) {
 	for _, name := range []string{"told to stop", "frozen", "cut off both ways", "reached by nothing"} {
 		t.Run(name, func(t *testing.T) {
 			s := site.New(t, site.Options{Plain: *kills > 5})
-			way, a := newNetwork(t, s), (*site.Instance)(nil)
+			way, a := s.Network("127.0.0.2"), (*site.Instance)(nil)
 			f := &fault{name: name, most: 8 * time.Second}
 			f.heal = func() {
-				way.each((*lab.Proxy).Heal)
+				way.Each((*lab.Proxy).Heal)
 				a.Resume()
 				stepsDown(s, a, 1)
 				s.Ready(a)
@@ -181,39 +181,15 @@ func TestALeaderThatFallsSilentIsReplacedWhenItsSessionEnds(t *testing.T) {
 			case "frozen":
 				f.do = func() { a.Pause() }
 			case "cut off both ways":
-				f.do = func() { way.each((*lab.Proxy).Stall) }
+				f.do = func() { way.Each((*lab.Proxy).Stall) }
 			default: // its own requests arrive, and renew its session for a while
 				f.most, f.do = 12*time.Second, func() {
-					way.each((*lab.Proxy).StallReplies)
-					way.peer.Stall()
+					way.Each((*lab.Proxy).StallReplies)
+					way.Peer.Stall()
 				}
 			}
-			costs(t, s, f, func() *site.Instance { a = s.Start("a", way.settings()...); return a })
+			costs(t, s, f, func() *site.Instance { a = s.Start("a", way.Settings()...); return a })
 		})
-	}
-}
-
-// network is the proxies between one instance and everything else.
-type network struct{ zk, redis, nats, peer *lab.Proxy }
-
-func newNetwork(t *testing.T, s *site.Site) *network {
-	w := &network{lab.NewProxy(t, s.Zk.Addr), lab.NewProxy(t, s.Redis.Addr),
-		lab.NewProxy(t, strings.TrimPrefix(s.Nats.URL(), "nats://")), lab.NewProxy(t, "")}
-	_, port, _ := net.SplitHostPort(w.peer.Addr)
-	w.peer.Retarget("127.0.0.2:" + port)
-	return w
-}
-
-func (w *network) settings() []string {
-	_, port, _ := net.SplitHostPort(w.peer.Addr)
-	return []string{"TARRY_ZOOKEEPER_SERVERS=" + w.zk.Addr, "TARRY_REDIS_ADDRS=" + w.redis.Addr,
-		"TARRY_NATS_URL=nats://" + w.nats.Addr, "TARRY_PEER_LISTEN=127.0.0.2:" + port,
-		"TARRY_PEER_ADVERTISE=127.0.0.1:7070"}
-}
-
-func (w *network) each(do func(*lab.Proxy)) {
-	for _, p := range []*lab.Proxy{w.zk, w.redis, w.nats, w.peer} {
-		do(p)
 	}
 }
 

@@ -60,6 +60,7 @@ var arrows = map[string][]string{
 	"deploy/e2e/short":     {},
 	"deploy/e2e/site":      {"deploy/lab", "deploy/check/history"},
 	"deploy/topology":      {},
+	"deploy/nemesis":       {},
 	"deploy/lines":         {},
 	"deploy/check":         {"deploy/check/history"},
 	"deploy/check/history": {},

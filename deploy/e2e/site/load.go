@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -317,6 +318,32 @@ func (h *History) Owed(t *testing.T) time.Duration {
 	most := late[len(late)*9/10]
 	t.Logf("without a fault nine of ten messages come at most %s late: the machine owes %s", most, hops*most)
 	return hops * most
+}
+
+// Late is how late a message came first, by the due time that it carries: that of a push whose first tries nobody
+// answered counts from the try that was accepted.
+type Late struct {
+	Due  time.Time
+	Late time.Duration
+}
+
+// Late tells it of each message that came.
+func (h *History) Late() (all []Late) {
+	h.Mu.Lock()
+	defer h.Mu.Unlock()
+	first := map[int]Arrival{}
+	for _, a := range h.Arrivals {
+		if before, came := first[a.Seq]; !came || a.At.Before(before.At) {
+			first[a.Seq] = a
+		}
+	}
+	for _, a := range first {
+		if ms, err := strconv.ParseInt(a.header.Get("Tarry-Due"), 10, 64); err == nil {
+			due := time.UnixMilli(ms)
+			all = append(all, Late{due, a.At.Sub(due)})
+		}
+	}
+	return all
 }
 
 // lateness is by how much the first arrival of each message was late, in order.

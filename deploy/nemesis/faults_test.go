@@ -1,0 +1,114 @@
+//go:build lab
+
+package nemesis_test
+
+import (
+	"slices"
+	"syscall"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// fault is something that goes wrong. Two faults come together if they have no place in common.
+type fault struct {
+	name  string
+	at    []string
+	loses bool // redis forgets
+	begin func()
+	end   func() // nil: it ends by itself
+}
+
+// choose draws what comes in a round: each kind of fault once, then pairs.
+func (p *plant) choose(n int) []fault {
+	all := p.faults()
+	if n < len(all) {
+		return all[n : n+1]
+	}
+	for {
+		one, other := all[p.rnd.IntN(len(all))], all[p.rnd.IntN(len(all))]
+		if !slices.ContainsFunc(one.at, func(place string) bool { return slices.Contains(other.at, place) }) {
+			return []fault{one, other}
+		}
+	}
+}
+
+// victim is an instance, every other time the leader. Who leads is known only while one answers.
+func (p *plant) victim() *site.Instance {
+	if p.rnd.IntN(2) == 0 {
+		leader, _ := p.s.Leader(0, p.s.Instances...)
+		return leader
+	}
+	return p.s.Instances[p.rnd.IntN(len(p.s.Instances))]
+}
+
+// faults are all kinds, each with a victim.
+func (p *plant) faults() []fault {
+	var all []fault
+	add := func(f fault) { all = append(all, f) }
+
+	killed, stopped, frozen := p.victim(), p.victim(), p.victim()
+	add(fault{name: "an instance is killed", at: []string{killed.Name}, begin: killed.Kill,
+		end: func() { killed.Restart() }})
+	add(fault{name: "an instance is told to stop", at: []string{stopped.Name},
+		begin: func() { stopped.Signal(syscall.SIGTERM) },
+		end: func() {
+			if code := stopped.Wait(site.Patience); code != 0 {
+				p.t.Errorf("%s ended with %d", stopped.Name, code)
+			}
+			stopped.Restart()
+		}})
+	add(fault{name: "an instance is frozen", at: []string{frozen.Name}, begin: frozen.Pause, end: frozen.Resume})
+
+	// The links of one instance.
+	for _, l := range []struct {
+		server string
+		of     func(*site.Network) *lab.Proxy
+	}{
+		{"redis", func(n *site.Network) *lab.Proxy { return n.Redis }},
+		{"nats", func(n *site.Network) *lab.Proxy { return n.Nats }},
+		{"zookeeper", func(n *site.Network) *lab.Proxy { return n.Zk }},
+		{"sql", func(n *site.Network) *lab.Proxy { return n.SQL }},
+	} {
+		victim := p.victim()
+		link := l.of(p.ways[victim])
+		for name, begin := range map[string]func(){"cut": link.Cut, "silent": link.Stall, "silent one way": link.StallReplies,
+			"slow": func() { link.Delay(time.Duration(20+p.rnd.IntN(300)) * time.Millisecond) }} {
+			add(fault{name: "the link of an instance to " + l.server + " is " + name,
+				at: []string{victim.Name, victim.Name + "-" + l.server}, begin: begin,
+				end: func() { link.Delay(0); link.Heal() }})
+		}
+	}
+	alone := p.victim()
+	add(fault{name: "an instance is cut off", at: []string{alone.Name},
+		begin: func() { p.ways[alone].Each((*lab.Proxy).Stall) }, end: func() { p.ways[alone].Each((*lab.Proxy).Heal) }})
+
+	// The servers.
+	for _, server := range []struct {
+		name string
+		*lab.Process
+	}{{"redis", p.redis.Process}, {"nats", p.s.Nats.Process}, {"zookeeper", p.s.Zk.Process}, {"sql", p.s.Db.Process}} {
+		add(fault{name: server.name + " is killed", at: []string{server.name}, begin: func() {
+			if server.name == "nats" {
+				p.h.NatsDies()
+			}
+			server.Kill()
+		}, end: func() { server.Restart() }})
+		add(fault{name: server.name + " is frozen", at: []string{server.name}, begin: server.Pause, end: server.Resume})
+	}
+	add(fault{name: "redis forgets everything", at: []string{"redis", "sql"}, loses: true, begin: func() {
+		if err := p.s.Client().FlushAll(p.t.Context()).Err(); err != nil {
+			p.t.Error(err)
+		}
+	}})
+	step := time.Hour
+	if p.rnd.IntN(2) == 0 {
+		step = -time.Hour
+	}
+	add(fault{name: "the clock of redis steps by an hour", at: []string{"redis"},
+		begin: func() { p.redis.Step(p.t, step) }, end: func() { p.redis.Step(p.t, 0) }})
+
+	slices.SortFunc(all, func(a, b fault) int { return slices.Compare([]string{a.name}, []string{b.name}) })
+	return all
+}

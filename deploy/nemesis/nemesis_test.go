@@ -1,0 +1,188 @@
+//go:build lab
+
+package nemesis_test
+
+import (
+	"cmp"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/deploy/check/history"
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// plant is the servers, the three instances, and what happened.
+type plant struct {
+	t     *testing.T
+	s     *site.Site
+	h     *site.History // of the load
+	u     *users
+	redis *lab.SteppedRedis
+	ways  map[*site.Instance]*site.Network
+	rnd   *rand.Rand
+}
+
+func TestNemesis(t *testing.T) {
+	length, err := time.ParseDuration(cmp.Or(os.Getenv("TARRY_FOR"), "30m"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	seed, err := strconv.ParseUint(cmp.Or(os.Getenv("TARRY_SEED"), strconv.FormatInt(time.Now().Unix(), 10)), 10, 64)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Logf("TARRY_SEED=%d TARRY_FOR=%s", seed, length)
+	p := newPlant(t, seed)
+	l := &site.Load{S: p.s, H: p.h, Make: site.Maker{Seed: seed, Spread: 6 * time.Second, Burst: time.Second}, Least: 1000,
+		Rate: 100, Doors: p.s.Instances}
+	l.Begin(t)
+	p.u.begin()
+
+	begun := time.Now()
+	var rounds []round
+	for n := 0; time.Since(begun) < length && !t.Failed(); n++ {
+		rounds = append(rounds, p.round(n))
+	}
+	p.u.finish()
+	l.Finish(t)
+	l.Judge(t)
+	p.s.OnceStored()
+	p.s.Journaled(p.h)
+	p.s.OneLeader()
+	p.s.Says(p.s.Instances[0], 0, "", "verify")
+	p.judge(seed)
+	p.table(rounds)
+}
+
+func newPlant(t *testing.T, seed uint64) *plant {
+	p := &plant{t: t, rnd: rand.New(rand.NewPCG(seed, 0)), ways: map[*site.Instance]*site.Network{}}
+	p.s = site.New(t, site.Options{Zk: true, Plain: true})
+	p.redis = lab.NewSteppedRedis(t, "--requirepass", site.RedisPassword, "--appendfsync", "always")
+	p.s.Redis, p.s.RedisAddr = p.redis.Redis, p.redis.Addr
+	p.s.Journal("sync", lab.NewMariaDB(t))
+	p.h = site.NewHistory(p.s.Ns)
+	p.u = newUsers(p.s, seed)
+	settings := filepath.Join(t.TempDir(), "tarry.yaml")
+	if err := os.WriteFile(settings, []byte(p.u.topics()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	p.s.Settings = append(p.s.Settings, "TARRY_CONFIG="+settings)
+	for i, name := range []string{"a", "b", "c"} {
+		way := p.s.Network(fmt.Sprintf("127.0.0.%d", 2+i))
+		p.ways[p.s.Start(name, way.Settings()...)] = way
+	}
+	p.s.Consume(p.h)
+	p.s.Explain(p.h)
+	return p
+}
+
+// round is one time of trouble, and how it was.
+type round struct {
+	what     string
+	from, to time.Time
+}
+
+// round begins faults, one after the other, ends them in the same order, and waits until all is well again.
+func (p *plant) round(n int) round {
+	p.t.Helper()
+	chosen := p.choose(n)
+	var names []string
+	for _, f := range chosen {
+		names = append(names, f.name)
+	}
+	r := round{what: strings.Join(names, " + "), from: time.Now()}
+	p.t.Logf("%s round %d: %s", site.Stamp(r.from), n, r.what)
+	before := p.s.Certified()
+	var closed []func()
+	for _, f := range chosen {
+		if f.loses {
+			closed = append(closed, p.s.Loses(p.h, f.name), p.u.fault(history.Leases, f.name))
+		} else {
+			closed = append(closed, p.h.Open(f.name, time.Now()))
+		}
+		closed = append(closed, p.u.fault(history.Repeats, f.name))
+		f.begin()
+		site.Pause(p.t.Context(), time.Duration(p.rnd.IntN(300))*time.Millisecond)
+	}
+	site.Pause(p.t.Context(), 200*time.Millisecond+time.Duration(p.rnd.IntN(8000))*time.Millisecond)
+	for _, f := range chosen {
+		if f.end != nil {
+			f.end()
+		}
+	}
+	for _, i := range p.s.Instances {
+		p.s.Ready(i)
+	}
+	if slices.ContainsFunc(chosen, func(f fault) bool { return f.loses }) {
+		p.s.Whole(before, p.s.Instances...)
+	}
+	_, term := p.s.Leader(0, p.s.Instances...)
+	p.s.Settled(term-1, func() {})
+	p.u.settled()
+	for _, end := range closed {
+		end()
+	}
+	r.to = time.Now()
+	p.t.Logf("%s round %d: well again", site.Stamp(r.to), n)
+	site.Pause(p.t.Context(), time.Duration(500+p.rnd.IntN(1500))*time.Millisecond)
+	return r
+}
+
+// judge holds what the users saw against the promises, and keeps the history of a failure.
+func (p *plant) judge(seed uint64) {
+	all := p.u.events()
+	found := history.Check(all)
+	for i, v := range found {
+		if i < 20 {
+			p.t.Error(v)
+		}
+	}
+	p.t.Logf("users: %d events, %d promises broken; %s", len(all), len(found), p.u.counts())
+	if !p.t.Failed() {
+		return
+	}
+	file, err := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("tarry-nemesis-%d.jsonl", seed)))
+	if err == nil {
+		err = history.Write(file, all)
+		_ = file.Close()
+	}
+	p.t.Logf("the users' history is in %s (%v): go run ./deploy/check tells more", file.Name(), err)
+}
+
+// table prints how late the messages came that were due while a fault lasted, and at all other times.
+func (p *plant) table(rounds []round) {
+	calm, during := []time.Duration{}, map[string][]time.Duration{}
+	for _, m := range p.h.Late() {
+		calmly := true
+		for _, r := range rounds {
+			if !m.Due.Before(r.from.Add(-time.Second)) && m.Due.Before(r.to) {
+				during[r.what], calmly = append(during[r.what], m.Late), false
+			}
+		}
+		if calmly {
+			calm = append(calm, m.Late)
+		}
+	}
+	during["(no fault)"] = calm
+	var lines []string
+	for what, late := range during {
+		if slices.Sort(late); len(late) > 0 {
+			at := func(share float64) time.Duration {
+				return late[min(int(float64(len(late))*share), len(late)-1)].Round(100 * time.Microsecond)
+			}
+			lines = append(lines, fmt.Sprintf("%-60s %7d %10s %10s %10s %10s", what, len(late), at(0.5), at(0.99), at(0.999),
+				at(1)))
+		}
+	}
+	slices.Sort(lines)
+	p.t.Logf("lateness:\n%-60s %7s %10s %10s %10s %10s\n%s", "while", "due", "p50", "p99", "p99.9", "greatest",
+		strings.Join(lines, "\n"))
+}
