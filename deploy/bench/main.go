@@ -7,6 +7,7 @@
 //	go run -C deploy/bench . -only journal            the journal alone, about a third of that
 //	go run -C deploy/bench . -only plain -before PATH the plain path of another tarry and of this one, by turns
 //	go run -C deploy/bench . -only features           what features cost where they are used
+//	go run -C deploy/bench . -soak 4h                 what grows under one load of so long
 //
 // # What a figure rests on
 //
@@ -72,6 +73,13 @@ func run(ctx context.Context, args []string, out, log io.Writer) int {
 		fmt.Fprintln(log, "bench:", err)
 		return exitUsage
 	}
+	if o.soak > 0 {
+		if err := o.soaked(ctx, out, log); err != nil {
+			fmt.Fprintln(log, "bench:", err)
+			return exitFailed
+		}
+		return exitDone
+	}
 	book, err := o.book(ctx, log)
 	if err == nil {
 		err = o.write(book, out)
@@ -85,6 +93,30 @@ func run(ctx context.Context, args []string, out, log io.Writer) int {
 		return exitFailed
 	}
 	return exitDone
+}
+
+// soaked runs one load for hours.
+func (o options) soaked(ctx context.Context, out, log io.Writer) error {
+	program, err := stage.Program(ctx, o.tarry)
+	if err != nil {
+		return fmt.Errorf("find the program to measure: %w", err)
+	}
+	failure := stage.Run(ctx, func(s *stage.Scope) {
+		soak, err := measure.Soak(ctx, s, program, o.soak, o.rate, log)
+		if len(soak.Looks) > 0 {
+			fmt.Fprint(out, soak.Markdown())
+		}
+		if err != nil {
+			s.Fatal(err)
+		}
+		for _, fault := range soak.Faults {
+			s.Error(fault)
+		}
+	})
+	if failure != nil {
+		return fmt.Errorf("%w\n%s", failure, failure.Output)
+	}
+	return nil
 }
 
 // book measures, or reads what an earlier run has measured.

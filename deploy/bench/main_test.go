@@ -33,6 +33,10 @@ func TestOptionsThatDoNotGoTogetherAreRefusedByName(t *testing.T) {
 		"-only plai":              `no test "plai"`,
 		"-only plain-":            `no test "plain-"`,
 		"drain":                   `got "drain"`,
+		"-soak 5s":                "-soak is 5s, want 10s to 48h",
+		"-soak 1h -quick":         "-soak goes with -rate and -tarry alone",
+		"-soak 1h -rate 0":        "-rate is 0",
+		"-rate 5":                 "-rate is that of -soak",
 		"-n 5":                    "flag provided but not defined",
 	} {
 		if _, err := readOptions(strings.Fields(line), io.Discard); err == nil || !strings.Contains(err.Error(), want) {

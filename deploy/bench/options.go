@@ -7,6 +7,7 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/tarry-mq/tarry/deploy/bench/internal/measure"
 	"github.com/tarry-mq/tarry/deploy/bench/internal/report"
@@ -23,6 +24,8 @@ type options struct {
 	from   string
 	json   string
 	page   string
+	soak   time.Duration
+	rate   int
 }
 
 const (
@@ -50,6 +53,8 @@ func readOptions(args []string, log io.Writer) (options, error) {
 	fs.StringVar(&o.json, "json", "", "write all figures to this file, after each repetition")
 	fs.StringVar(&o.from, "from", "", "measure nothing, and take the figures of an earlier run from this file")
 	fs.StringVar(&o.page, "page", "", "put the tables into this file, between its marks")
+	fs.DurationVar(&o.soak, "soak", 0, "run one load for so long and nothing else, and tell what grows (10s to 48h)")
+	fs.IntVar(&o.rate, "rate", 1000, "messages a second of -soak")
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -86,6 +91,14 @@ func (o options) check(rest []string, given map[string]bool) error {
 		return fmt.Errorf("-reps is %d, want 1 to 100", o.reps)
 	case o.plan.Messages < 1000 || o.plan.Messages > maxMessages:
 		return fmt.Errorf("-messages is %d, want 1000 to %d", o.plan.Messages, maxMessages)
+	case given["soak"] && (o.soak < 10*time.Second || o.soak > 48*time.Hour):
+		return fmt.Errorf("-soak is %s, want 10s to 48h", o.soak)
+	case o.rate < 1 || o.rate > 20_000:
+		return fmt.Errorf("-rate is %d, want 1 to 20000", o.rate)
+	case given["soak"] && (o.quick || len(o.only) > 0 || o.page != "" || o.json != "" || o.from != "" || o.before != ""):
+		return errors.New("-soak goes with -rate and -tarry alone")
+	case given["rate"] && !given["soak"]:
+		return errors.New("-rate is that of -soak")
 	case o.page != "" && (o.quick || len(o.only) > 0):
 		return errors.New("-page wants a whole run: not -quick, not -only")
 	case given["from"] && len(given) > 1 && (len(given) > 2 || !given["page"]):

@@ -3,7 +3,9 @@
 package nemesis_test
 
 import (
+	"os"
 	"slices"
+	"strings"
 	"syscall"
 	"time"
 
@@ -20,11 +22,16 @@ type fault struct {
 	end   func() // nil: it ends by itself
 }
 
-// choose draws what comes in a round: each kind of fault once, then pairs.
+// choose draws what comes in a round: each kind of fault once, then pairs. TARRY_FAULTS chooses among the kinds: those
+// whose names have it.
 func (p *plant) choose(n int) []fault {
-	all := p.faults()
+	chosen := os.Getenv("TARRY_FAULTS")
+	all := slices.DeleteFunc(p.faults(), func(f fault) bool { return !strings.Contains(f.name, chosen) })
 	if n < len(all) {
 		return all[n : n+1]
+	}
+	if len(all) == 1 {
+		return all
 	}
 	for {
 		one, other := all[p.rnd.IntN(len(all))], all[p.rnd.IntN(len(all))]
@@ -61,6 +68,12 @@ func (p *plant) faults() []fault {
 		}})
 	add(fault{name: "an instance is frozen", at: []string{frozen.Name}, begin: frozen.Pause, end: frozen.Resume})
 
+	if before := os.Getenv("TARRY_BEFORE"); before != "" {
+		changed := p.victim()
+		add(fault{name: "an instance runs the program before", at: []string{changed.Name},
+			begin: func() { p.replace(changed, before) }, end: func() { p.replace(changed, p.s.Binary) }})
+	}
+
 	// The links of one instance.
 	for _, l := range []struct {
 		server string
@@ -88,7 +101,8 @@ func (p *plant) faults() []fault {
 	for _, server := range []struct {
 		name string
 		*lab.Process
-	}{{"redis", p.redis.Process}, {"nats", p.s.Nats.Process}, {"zookeeper", p.s.Zk.Process}, {"sql", p.s.Db.Process}} {
+	}{{"redis", p.redis.primary.Process}, {"nats", p.s.Nats.Process}, {"zookeeper", p.s.Zk.Process},
+		{"sql", p.s.Db.Process}} {
 		add(fault{name: server.name + " is killed", at: []string{server.name}, begin: func() {
 			if server.name == "nats" {
 				p.h.NatsDies()
@@ -102,13 +116,40 @@ func (p *plant) faults() []fault {
 			p.t.Error(err)
 		}
 	}})
+	add(fault{name: "a replica that missed writes is promoted", at: []string{"redis", "sql"}, loses: true, begin: func() {
+		p.redis.follow()
+		p.redis.link.Stall()
+		site.Pause(p.t.Context(), time.Duration(p.rnd.IntN(1000))*time.Millisecond)
+		p.redis.promote()
+	}})
+	limit := func(bytes string) func() {
+		return func() {
+			if err := p.s.Client().ConfigSet(p.t.Context(), "maxmemory", bytes).Err(); err != nil {
+				p.t.Error(err)
+			}
+		}
+	}
+	add(fault{name: "redis is full", at: []string{"redis"}, begin: limit("1"), end: limit("0")})
 	step := time.Hour
 	if p.rnd.IntN(2) == 0 {
 		step = -time.Hour
 	}
 	add(fault{name: "the clock of redis steps by an hour", at: []string{"redis"},
-		begin: func() { p.redis.Step(p.t, step) }, end: func() { p.redis.Step(p.t, 0) }})
+		begin: func() { p.redis.primary.Step(p.t, step) }, end: func() { p.redis.primary.Step(p.t, 0) }})
 
 	slices.SortFunc(all, func(a, b fault) int { return slices.Compare([]string{a.name}, []string{b.name}) })
 	return all
+}
+
+// replace stops an instance and starts it with another program.
+func (p *plant) replace(i *site.Instance, program string) {
+	i.Stop()
+	err := os.Remove(p.links[i])
+	if err == nil {
+		err = os.Symlink(program, p.links[i])
+	}
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	i.Restart()
 }

@@ -247,9 +247,10 @@ func (u *users) one(n int) {
 		}
 		a, err := u.any().Call(u.ctx, http.MethodPost, "/v1/messages", push)
 		switch {
-		case err == nil && (a.Status == http.StatusCreated || a.Status == http.StatusOK):
+		case err == nil && (a.Status == http.StatusCreated || a.Status == http.StatusOK ||
+			a.Error == "duplicate_id" && a.State == "dead"): // an earlier sending was kept, and consumers have buried it
 			kept := history.Event{Phase: history.OK, UID: a.UID}
-			if !a.Duplicate { // that of an earlier sending may have been tried, or moved, by now
+			if a.Status == http.StatusCreated { // that of an earlier sending may have been tried, or moved, by now
 				kept.Due = a.Due
 			}
 			u.mu.Lock()
@@ -274,6 +275,9 @@ func (u *users) one(n int) {
 // operate cancels, moves, edits and runs messages.
 func (u *users) operate() {
 	u.paced(300*time.Millisecond, func(n int) {
+		if n%50 == 49 {
+			u.pause()
+		}
 		m, some := u.some()
 		if !some {
 			return
@@ -297,6 +301,23 @@ func (u *users) operate() {
 			u.amend(m, http.MethodPost, "/run", nil, history.Event{Due: time.Now()})
 		}
 	})
+}
+
+// pause pauses a topic for a while, and resumes it until that was answered.
+func (u *users) pause() {
+	const path = "/v1/topics/work.1/"
+	_, _ = u.any().Call(u.ctx, http.MethodPost, path+"pause", nil)
+	for begun := time.Now(); u.ctx.Err() == nil; {
+		site.Pause(u.ctx, time.Second)
+		a, err := u.any().Call(u.ctx, http.MethodPost, path+"resume", nil)
+		if err == nil && a.Status < http.StatusInternalServerError {
+			return
+		}
+		if time.Since(begun) > 2*site.Patience {
+			u.t.Errorf("a topic cannot be resumed: %d %s %v", a.Status, a.Raw, err)
+			return
+		}
+	}
 }
 
 // some returns one that lives.

@@ -187,8 +187,11 @@ func (s *Site) Connect(name string) *nats.Conn {
 }
 
 // Client speaks to Redis directly, past any proxy.
-func (s *Site) Client() *redis.Client {
-	rdb := redis.NewClient(&redis.Options{Addr: s.Redis.Addr, Password: RedisPassword, ClientName: "e2e"})
+func (s *Site) Client() *redis.Client { return s.ClientOf(s.Redis) }
+
+// ClientOf is Client for another server of the story.
+func (s *Site) ClientOf(server *lab.Redis) *redis.Client {
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr, Password: RedisPassword, ClientName: "e2e"})
 	s.T.Cleanup(func() { _ = rdb.Close() })
 	return rdb
 }

@@ -46,8 +46,16 @@ func (m *MariaDB) Bytes() (int64, error) {
 	if _, err := m.SQL(database, "ANALYZE TABLE "+strings.TrimSpace(names)); err != nil {
 		return 0, fmt.Errorf("count the journal's pages: %w", err)
 	}
-	text, err := m.SQL(database,
-		"SELECT SUM(data_length + index_length) FROM information_schema.tables WHERE table_schema = '"+database+"'")
+	return m.sum("data_length + index_length", "%")
+}
+
+// Messages is about how many rows the table of messages has, as of the last Bytes.
+func (m *MariaDB) Messages() (int64, error) { return m.sum("table_rows", "messages") }
+
+// sum adds what the server knows of the tables that a pattern matches.
+func (m *MariaDB) sum(what, tables string) (int64, error) {
+	text, err := m.SQL(database, fmt.Sprintf("SELECT SUM(%s) FROM information_schema.tables "+
+		"WHERE table_schema = '%s' AND table_name LIKE '%s'", what, database, tables))
 	if err != nil {
 		return 0, fmt.Errorf("ask for the journal's size: %w", err)
 	}

@@ -64,6 +64,15 @@ func RSS(pid int) (int64, error) {
 	return pages * int64(os.Getpagesize()), nil
 }
 
+// Files is how many files and sockets a process has open.
+func Files(pid int) (int64, error) {
+	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	if err != nil {
+		return 0, fmt.Errorf("count files: %w", err)
+	}
+	return int64(len(open)), nil
+}
+
 // Process is one of a test's servers, or this process, as far as its cost goes.
 type Process struct {
 	Name string

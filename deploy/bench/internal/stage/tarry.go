@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
@@ -21,6 +22,7 @@ import (
 const (
 	AcceptedMetric  = "tarry_accepted_total"
 	DeliveredMetric = "tarry_delivered_total"
+	MessagesMetric  = "tarry_messages"
 	deadMetric      = "tarry_dead_total"
 	streamsMetric   = "tarry_streams"
 	leaderMetric    = "tarry_leader"
@@ -102,6 +104,21 @@ func (t *Tarry) Again(ctx context.Context, patience time.Duration) (time.Duratio
 		return 0, fmt.Errorf("wait until tarry leads again: %w", err)
 	}
 	return time.Since(began), nil
+}
+
+// Goroutines ends the program, and returns how many goroutines it had.
+func (t *Tarry) Goroutines(ctx context.Context) (int, error) {
+	t.process.Signal(syscall.SIGQUIT)
+	select {
+	case <-t.process.Exited():
+	case <-ctx.Done():
+		return 0, context.Cause(ctx)
+	}
+	n := strings.Count(t.process.Log(), "\ngoroutine ")
+	if n == 0 {
+		return 0, errors.New("tarry ended and told of no goroutine")
+	}
+	return n, nil
 }
 
 func (t *Tarry) start(s *Scope, program string, settings []string) {
