@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"strconv"
 	"sync"
 	"time"
@@ -46,8 +47,11 @@ func (in *Intake) consume(ctx context.Context) error {
 		nc: in.nc, subject: apiConsumerNext + in.stream + "." + consumerName,
 		bytes: int(max(pullBytes, 2*in.nc.MaxPayload())), // a pull never holds less than the largest message
 		got:   func(msg *nats.Msg) { in.working.add(msg.Reply) },
+		limit: func() int { return in.trouble.room(time.Now(), pullMessages) },
 		handle: func(msg *nats.Msg, place link.Place) {
-			if !in.handle(handling, msg, place, alive) {
+			if !in.trouble.tries(time.Now()) {
+				in.leave(msg)
+			} else if !in.handle(handling, msg, place, alive) {
 				in.working.remove(1, func(int) string { return msg.Reply })
 				left.Put(msg.Reply)
 			}
@@ -74,7 +78,11 @@ func (in *Intake) consume(ctx context.Context) error {
 					"instance may have the pushes that it fetched", in.stream, in.cfg.AckWait)
 			}
 			in.working.extend(in.nc)
-			if now := pull.heard.Load(); now != heard || pull.full() || !in.nc.IsConnected() {
+			none, err := pull.ask()
+			if err != nil {
+				return fmt.Errorf("consume stream %s: %w", in.stream, err)
+			}
+			if now := pull.heard.Load(); now != heard || pull.full() || none || !in.nc.IsConnected() {
 				heard, silent = now, 0
 			} else if silent++; silent >= pullSilence {
 				return fmt.Errorf("consume stream %s: nats sends no heartbeats for the pulls any more", in.stream)
@@ -120,15 +128,22 @@ func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *link.Queue[str
 	in.metrics.retried.Add(float64(len(replies)))
 }
 
-// handle hands one push to the scheduler. It waits while too many pushes are in progress or the store is unreachable,
-// and then requests no more from NATS. It returns false if ctx ended first or this process was stopped for a while: the
-// push must then be returned to NATS.
+// leave returns a push to NATS for a moment, for an instance that can accept it. Without the moment, an instance alone
+// would use up all that it has requested, and not notice the end of a short trouble. It varies, so that of some pushes
+// not always the same one is tried.
+func (in *Intake) leave(msg *nats.Msg) {
+	in.working.remove(1, func(int) string { return msg.Reply })
+	moment := firstPause/2 + rand.N(firstPause)
+	_ = in.nc.Publish(msg.Reply, (&ack{later: moment}).again()) // not sent: the push is redelivered later
+	in.metrics.retried.Inc()
+}
+
+// handle hands one push to the scheduler. It waits while too many pushes are in progress, and then requests no more
+// from NATS. It returns false if ctx ended first or this process was stopped for a while. Then the push must be
+// returned to NATS.
 func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place link.Place, alive *link.Pulse) bool {
-	if pause := in.trouble.wait(time.Now()); ctx.Err() != nil || pause > 0 && scheduler.Sleep(ctx, pause) != nil {
-		return false
-	}
 	c := arrival{msg: msg, place: place, size: len(msg.Data) + messageWeight}
-	if in.room.Enter(ctx, c.size) != nil {
+	if ctx.Err() != nil || in.room.Enter(ctx, c.size) != nil {
 		return false
 	}
 	if alive.StoodStill() {
@@ -253,8 +268,11 @@ func (in *Intake) answered(c arrival, a scheduler.Accepted) {
 		in.trouble.worked()
 		in.acks.Put(ack{reply: c.msg.Reply, done: true, size: c.size})
 	case isRefusal(a.Err):
+		in.trouble.tried(time.Now())
 		in.refused.Put(c)
-	case !in.aside.failed(c):
+	case in.aside.failed(c):
+		in.trouble.tried(time.Now())
+	default:
 		in.later(c, a.Err)
 	}
 }
@@ -268,12 +286,17 @@ func isRefusal(err error) bool {
 }
 
 // pauseAfter returns the delay before the redelivery of a push that could not be accepted. The failure of one bucket
-// does not delay pushes of another.
+// does not delay pushes of another. That of this instance delays none: another may be well, and this one requests few.
 func (in *Intake) pauseAfter(err error, now time.Time) time.Duration {
+	if errors.Is(err, errNoClock) {
+		return in.noClock.failed(now)
+	}
 	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
+		in.trouble.tried(now)
 		return in.buckets.of(away.Bucket).failed(now)
 	}
-	return in.trouble.failed(now)
+	in.trouble.failed(now)
+	return firstPause
 }
 
 // later returns a push to NATS for a while: the store is unreachable or full, or this instance is stopping. Whatever

@@ -249,14 +249,10 @@ func (u *users) one(n int) {
 		switch {
 		case err == nil && (a.Status == http.StatusCreated || a.Status == http.StatusOK ||
 			a.Error == "duplicate_id" && a.State == "dead"): // an earlier sending was kept, and consumers have buried it
-			kept := history.Event{Phase: history.OK, UID: a.UID}
-			if a.Status == http.StatusCreated { // that of an earlier sending may have been tried, or moved, by now
-				kept.Due = a.Due
-			}
 			u.mu.Lock()
 			u.live[name] = &pushed{name: name, uid: a.UID, topic: topic}
 			u.mu.Unlock()
-			answered(kept)
+			answered(history.Event{Phase: history.OK, UID: a.UID}) // its due time may be that of a retry by now
 			return
 		case err == nil && a.Status < http.StatusInternalServerError:
 			answered(history.Event{Phase: history.Fail, Word: a.Error})

@@ -400,7 +400,7 @@ func (b *bucket) noteDeed(e *entry, l *lease, s *scheduler.Settle, now message.M
 // finish ends a message; l is its lease, or nil, and refusals how many of its leases ended in vain, the last included.
 func (b *bucket) finish(e *entry, l *lease, refusals uint32, state message.State, why cause, term uint64,
 	now message.Milli) {
-	if l != nil {
+	if l != nil && state != message.StateExpired {
 		why.reason = scheduler.ByConsumer(l.Consumer, why.words(false))
 	}
 	c := b.tried(e, l, term, now)
@@ -410,6 +410,9 @@ func (b *bucket) finish(e *entry, l *lease, refusals uint32, state message.State
 	}
 	b.leave(e)
 	b.end(e, state, c.Uncertain, why, now)
+	if state == message.StateExpired {
+		why.reason = e.reason
+	}
 	c.State, c.Version, c.Kind, c.Reason = state, e.version, why.kind, why.reason
 	b.note(c)
 }
@@ -430,15 +433,7 @@ func (b *bucket) expire(e *entry, l *lease, refusals uint32, term uint64, now me
 	if refusals > 0 {
 		why = cause{kind: message.KindTried}
 	}
-	c := b.tried(e, l, term, now)
-	c.Refusals, e.message.Mark.Refusals = refusals, refusals
-	if l == nil {
-		c.Attempt = e.message.Tries(message.StateExpired)
-	}
-	b.leave(e)
-	b.end(e, message.StateExpired, c.Uncertain, why, now)
-	c.State, c.Version, c.Kind, c.Reason = e.state, e.version, why.kind, e.reason
-	b.note(c)
+	b.finish(e, l, refusals, message.StateExpired, why, term, now)
 }
 
 // comeBack returns a leased message to waiting, or ends it if its time to live is over or a later push of its name has
