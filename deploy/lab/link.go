@@ -171,8 +171,12 @@ func (l *link) write(to net.Conn, c chunk, writing *sync.Mutex, reply bool) bool
 			return false
 		}
 		writing.Lock()
-		if !l.armed(to, reply) { // the mode changed after the gate
+		passes, err := l.armed(to, reply)
+		if !passes || err != nil { // the mode changed after the gate, or the link was reset
 			writing.Unlock()
+			if err != nil {
+				return false
+			}
 			continue
 		}
 		if c.end != nil {
@@ -192,11 +196,14 @@ func (l *link) write(to net.Conn, c chunk, writing *sync.Mutex, reply bool) bool
 }
 
 // armed clears the deadline that interrupt set, if the mode still lets bytes pass. Both happen under the proxy's lock:
-// either armed sees a change of mode, or the change interrupts the write that follows.
-func (l *link) armed(to net.Conn, reply bool) bool {
+// either armed sees a change of mode, or the change interrupts the write that follows. It fails on a closed connection.
+func (l *link) armed(to net.Conn, reply bool) (passes bool, err error) {
 	l.proxy.mu.Lock()
 	defer l.proxy.mu.Unlock()
-	return l.proxy.mode.passes(reply) && to.SetWriteDeadline(time.Time{}) == nil
+	if !l.proxy.mode.passes(reply) {
+		return false, nil
+	}
+	return true, to.SetWriteDeadline(time.Time{})
 }
 
 // interrupt makes the writes in progress return. The caller holds the proxy's lock.

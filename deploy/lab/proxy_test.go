@@ -243,6 +243,45 @@ func TestProxy_ModesChangeUnderLoadWithoutLosingAByte(t *testing.T) {
 	clients.Wait()
 }
 
+// When a server resets a connection, what the client has sent is on its way: it ends as well.
+func TestProxy_EndsAConnectionThatItsServerResets(t *testing.T) {
+	t.Parallel()
+	l, err := net.Listen("tcp4", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var server sync.WaitGroup
+	server.Go(func() {
+		for {
+			conn, err := l.Accept()
+			if err != nil {
+				return
+			}
+			_, _ = io.ReadFull(conn, make([]byte, 1<<20))
+			_ = conn.(*net.TCPConn).SetLinger(0)
+			_ = conn.Close()
+		}
+	})
+	t.Cleanup(func() { _ = l.Close(); server.Wait() })
+	p := lab.NewProxy(t, l.Addr().String())
+	for range 10 {
+		conn, err := net.Dial("tcp4", p.Addr)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for err == nil {
+			_, err = conn.Write(make([]byte, 32<<10))
+		}
+		_ = conn.Close()
+	}
+	lab.Eventually(t, soon, func() error {
+		if n := p.Conns(); n != 0 {
+			return fmt.Errorf("%d connections are still open", n)
+		}
+		return nil
+	})
+}
+
 func TestProxy_ClosesAConnectionWhoseServerIsDown(t *testing.T) {
 	t.Parallel()
 	p := lab.NewProxy(t, fmt.Sprintf("127.0.0.1:%d", lab.FreePort(t)))

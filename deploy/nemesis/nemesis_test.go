@@ -169,7 +169,7 @@ func (p *plant) judge(seed uint64) {
 // table prints how late the messages came that were due while a fault lasted, before the first, and right after one:
 // those may have lost time before they were due, in the intake for example.
 func (p *plant) table(rounds []round) {
-	during := map[string][]time.Duration{}
+	during, once := map[string][]time.Duration{}, map[string]int{}
 	for _, m := range p.h.Late() {
 		what := "(after a fault)"
 		if m.Due.Before(rounds[0].from.Add(-time.Second)) {
@@ -180,7 +180,9 @@ func (p *plant) table(rounds []round) {
 				what = r.what
 			}
 		}
-		during[what] = append(during[what], m.Late)
+		if during[what] = append(during[what], m.Late); m.Times == 1 {
+			once[what]++
+		}
 	}
 	var lines []string
 	for what, late := range during {
@@ -188,11 +190,11 @@ func (p *plant) table(rounds []round) {
 			at := func(share float64) time.Duration {
 				return late[min(int(float64(len(late))*share), len(late)-1)].Round(100 * time.Microsecond)
 			}
-			lines = append(lines, fmt.Sprintf("%-90s %7d %10s %10s %10s %10s", what, len(late), at(0.5), at(0.99), at(0.999),
-				at(1)))
+			lines = append(lines, fmt.Sprintf("%-90s %7d %10s %10s %10s %10s %9.3f%%", what, len(late), at(0.5), at(0.99),
+				at(0.999), at(1), 100*float64(once[what])/float64(len(late))))
 		}
 	}
 	slices.Sort(lines)
-	p.t.Logf("lateness:\n%-90s %7s %10s %10s %10s %10s\n%s", "while", "due", "p50", "p99", "p99.9", "greatest",
-		strings.Join(lines, "\n"))
+	p.t.Logf("lateness:\n%-90s %7s %10s %10s %10s %10s %10s\n%s", "while", "due", "p50", "p99", "p99.9", "greatest",
+		"once", strings.Join(lines, "\n"))
 }

@@ -323,24 +323,26 @@ func (h *History) Owed(t *testing.T) time.Duration {
 // Late is how late a message came first, by the due time that it carries: that of a push whose first tries nobody
 // answered counts from the try that was accepted.
 type Late struct {
-	Due  time.Time
-	Late time.Duration
+	Due   time.Time
+	Late  time.Duration
+	Times int // it was delivered
 }
 
 // Late tells it of each message that came.
 func (h *History) Late() (all []Late) {
 	h.Mu.Lock()
 	defer h.Mu.Unlock()
-	first := map[int]Arrival{}
-	for _, a := range h.Arrivals {
+	first, times := map[int]Arrival{}, map[int]int{}
+	for _, a := range h.deliveriesLocked() {
 		if before, came := first[a.Seq]; !came || a.At.Before(before.At) {
 			first[a.Seq] = a
 		}
+		times[a.Seq]++
 	}
-	for _, a := range first {
+	for seq, a := range first {
 		if ms, err := strconv.ParseInt(a.header.Get("Tarry-Due"), 10, 64); err == nil {
 			due := time.UnixMilli(ms)
-			all = append(all, Late{due, a.At.Sub(due)})
+			all = append(all, Late{due, a.At.Sub(due), times[seq]})
 		}
 	}
 	return all
