@@ -4,9 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"strconv"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -27,8 +27,28 @@ const (
 	pullBytes     = 16 << 20
 )
 
-// consume receives pushes until ctx ends or the consumer is gone.
-func (in *Intake) consume(ctx context.Context) error {
+// errChanged ends consuming: pushes cannot be accepted here any more, or can again.
+var errChanged = errors.New("whether pushes can be accepted has changed")
+
+// receive receives pushes until ctx ends or the consumer is gone. While this instance can accept none, for example
+// because its link to the database is down, it leaves them to the others, and tries one after each pause.
+func (in *Intake) receive(ctx context.Context) error {
+	for {
+		ahead := pullMessages
+		if in.trouble.lasts() {
+			ahead = 1
+			if err := scheduler.Sleep(ctx, in.trouble.wait(time.Now())); err != nil {
+				return err
+			}
+		}
+		if err := in.consume(ctx, ahead); !errors.Is(err, errChanged) {
+			return err
+		}
+	}
+}
+
+// consume is receive until it is to request more pushes ahead, or fewer.
+func (in *Intake) consume(ctx context.Context, ahead int) error {
 	c, err := in.consumer(ctx)
 	if err != nil {
 		return err
@@ -41,19 +61,27 @@ func (in *Intake) consume(ctx context.Context) error {
 	defer stop()
 	left := link.NewQueue[string](1) // the reply subjects of pushes that arrived and were not handled
 	alive := link.NewPulse(in.cfg.AckWait)
+	var leaving, resting atomic.Bool
 	status := in.nc.StatusChanged(nats.CONNECTED)
 	defer in.nc.RemoveStatusListener(status)
 	pull := &puller{
 		nc: in.nc, subject: apiConsumerNext + in.stream + "." + consumerName,
+		ahead: ahead,
 		bytes: int(max(pullBytes, 2*in.nc.MaxPayload())), // a pull never holds less than the largest message
 		got:   func(msg *nats.Msg) { in.working.add(msg.Reply) },
-		limit: func() int { return in.trouble.room(time.Now(), pullMessages) },
 		handle: func(msg *nats.Msg, place link.Place) {
-			if !in.trouble.tries(time.Now()) {
-				in.leave(msg)
-			} else if !in.handle(handling, msg, place, alive) {
+			away := ahead > 1 && in.trouble.wait(time.Now()) > 0
+			if away { // what is left goes back once consuming has ended
+				leaving.Store(true)
+				in.changes()
+			}
+			if away || !in.handle(handling, msg, place, alive) {
 				in.working.remove(1, func(int) string { return msg.Reply })
 				left.Put(msg.Reply)
+			} else if ahead == 1 {
+				resting.Store(true)
+				in.tried(handling, msg.Reply)
+				resting.Store(false)
 			}
 		},
 	}
@@ -78,11 +106,7 @@ func (in *Intake) consume(ctx context.Context) error {
 					"instance may have the pushes that it fetched", in.stream, in.cfg.AckWait)
 			}
 			in.working.extend(in.nc)
-			none, err := pull.ask()
-			if err != nil {
-				return fmt.Errorf("consume stream %s: %w", in.stream, err)
-			}
-			if now := pull.heard.Load(); now != heard || pull.full() || none || !in.nc.IsConnected() {
+			if now := pull.heard.Load(); now != heard || pull.full() || resting.Load() || !in.nc.IsConnected() {
 				heard, silent = now, 0
 			} else if silent++; silent >= pullSilence {
 				return fmt.Errorf("consume stream %s: nats sends no heartbeats for the pulls any more", in.stream)
@@ -95,6 +119,10 @@ func (in *Intake) consume(ctx context.Context) error {
 			return fmt.Errorf("consume stream %s: %w", in.stream, err)
 		case err := <-pull.failed:
 			return fmt.Errorf("consume stream %s: %w", in.stream, err)
+		case <-in.changed:
+			if leaving.Load() || in.trouble.lasts() == (ahead > 1) {
+				return errChanged
+			}
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -128,22 +156,15 @@ func (in *Intake) letGo(c jetstream.Consumer, pull *puller, left *link.Queue[str
 	in.metrics.retried.Add(float64(len(replies)))
 }
 
-// leave returns a push to NATS for a moment, for an instance that can accept it. Without the moment, an instance alone
-// would use up all that it has requested, and not notice the end of a short trouble. It varies, so that of some pushes
-// not always the same one is tried.
-func (in *Intake) leave(msg *nats.Msg) {
-	in.working.remove(1, func(int) string { return msg.Reply })
-	moment := firstPause/2 + rand.N(firstPause)
-	_ = in.nc.Publish(msg.Reply, (&ack{later: moment}).again()) // not sent: the push is redelivered later
-	in.metrics.retried.Inc()
-}
-
 // handle hands one push to the scheduler. It waits while too many pushes are in progress, and then requests no more
 // from NATS. It returns false if ctx ended first or this process was stopped for a while. Then the push must be
 // returned to NATS.
 func (in *Intake) handle(ctx context.Context, msg *nats.Msg, place link.Place, alive *link.Pulse) bool {
+	if ctx.Err() != nil {
+		return false
+	}
 	c := arrival{msg: msg, place: place, size: len(msg.Data) + messageWeight}
-	if ctx.Err() != nil || in.room.Enter(ctx, c.size) != nil {
+	if in.room.Enter(ctx, c.size) != nil {
 		return false
 	}
 	if alive.StoodStill() {
@@ -268,11 +289,8 @@ func (in *Intake) answered(c arrival, a scheduler.Accepted) {
 		in.trouble.worked()
 		in.acks.Put(ack{reply: c.msg.Reply, done: true, size: c.size})
 	case isRefusal(a.Err):
-		in.trouble.tried(time.Now())
 		in.refused.Put(c)
-	case in.aside.failed(c):
-		in.trouble.tried(time.Now())
-	default:
+	case !in.aside.failed(c):
 		in.later(c, a.Err)
 	}
 }
@@ -286,17 +304,31 @@ func isRefusal(err error) bool {
 }
 
 // pauseAfter returns the delay before the redelivery of a push that could not be accepted. The failure of one bucket
-// does not delay pushes of another. That of this instance delays none: another may be well, and this one requests few.
+// does not delay pushes of another.
 func (in *Intake) pauseAfter(err error, now time.Time) time.Duration {
-	if errors.Is(err, errNoClock) {
-		return in.noClock.failed(now)
-	}
 	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
-		in.trouble.tried(now)
 		return in.buckets.of(away.Bucket).failed(now)
 	}
-	in.trouble.failed(now)
-	return firstPause
+	return in.trouble.failed(now)
+}
+
+// changes tells consume that it may be to request more pushes ahead, or fewer.
+func (in *Intake) changes() {
+	select {
+	case in.changed <- struct{}{}:
+	default:
+	}
+}
+
+// tried waits until the one push is answered, or for long, and through the pause before the next.
+func (in *Intake) tried(ctx context.Context, reply string) {
+	for begun := time.Now(); in.working.has(reply) && time.Since(begun) < maxPause; {
+		if scheduler.Sleep(ctx, firstPause/5) != nil {
+			return
+		}
+	}
+	in.changes()
+	_ = scheduler.Sleep(ctx, in.trouble.wait(time.Now()))
 }
 
 // later returns a push to NATS for a while: the store is unreachable or full, or this instance is stopping. Whatever
@@ -304,6 +336,7 @@ func (in *Intake) pauseAfter(err error, now time.Time) time.Duration {
 func (in *Intake) later(c arrival, err error) {
 	now := time.Now()
 	pause := in.pauseAfter(err, now)
+	in.changes()
 	if in.trouble.loud(now) {
 		in.log.Warn().Err(err).Dur("pause", pause).Msg("pushes cannot be accepted now; they wait in the intake")
 	}
@@ -376,6 +409,14 @@ func (w *working) add(reply string) {
 		w.since = map[string]time.Time{}
 	}
 	w.since[reply] = now
+}
+
+// has reports whether a push is not answered yet.
+func (w *working) has(reply string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, has := w.since[reply]
+	return has
 }
 
 // remove forgets n pushes that are answered.

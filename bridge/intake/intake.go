@@ -83,8 +83,8 @@ type Intake struct {
 	// created is when the present life of the stream began, in Unix nanoseconds: when its consumer was created. A stream
 	// that is made anew loses its consumer, and that of a stream which came back shorter is made anew (watch).
 	created atomic.Int64
+	changed chan struct{} // whether pushes can be accepted
 	trouble trouble
-	noClock trouble  // of pushes whose delay cannot be counted yet
 	buckets troubles // the buckets that do not answer while others do
 }
 
@@ -134,7 +134,7 @@ func New(cfg Config) (*Intake, error) {
 	in := &Intake{
 		Contents: cfg.Contents, cfg: cfg, js: js, log: cfg.Log.With().Str("component", "intake").Logger(),
 		metrics: newIntakeMetrics(cfg.Registerer),
-		room:    link.NewRoom(inFlight, inFlightBytes), ackPending: maxAckPending, noClock: trouble{forgets: true},
+		room:    link.NewRoom(inFlight, inFlightBytes), ackPending: maxAckPending, changed: make(chan struct{}, 1),
 	}
 	in.acks, in.refused, in.said = link.NewQueue[ack](1), link.NewQueue[arrival](rejectWorkers), rejectLog{log: in.log}
 	dropping := rejectLog{log: in.log}
@@ -196,7 +196,7 @@ func (in *Intake) serve(ctx context.Context) error {
 			return context.Cause(ctx)
 		case err == nil:
 			opened = true
-			if err = in.consume(ctx); ctx.Err() == nil {
+			if err = in.receive(ctx); ctx.Err() == nil {
 				in.log.Warn().Err(err).Msg("intake interrupted, opening it again")
 			}
 		case errors.Is(err, link.ErrNoJetStream) && !opened:
@@ -242,7 +242,7 @@ type trouble struct {
 	mu     sync.Mutex
 	spoke  time.Time
 	fails  int
-	pause  time.Time // no push is handed over before this time, and then one
+	pause  time.Time // no push is handed over before this time
 	window time.Time // further failures until then count as the same one
 	// forgets means that after three times the longest pause without a failure the outage counts as over.
 	forgets bool
@@ -306,49 +306,18 @@ func (t *trouble) worked() {
 	t.fails, t.pause, t.window = 0, time.Time{}, time.Time{}
 }
 
+// lasts reports whether a push could not be accepted, and none was since.
+func (t *trouble) lasts() bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.fails > 0
+}
+
 // wait returns how long to hold pushes back.
 func (t *trouble) wait(now time.Time) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.pause.Sub(now)
-}
-
-// room returns how many pushes may be requested ahead, at most as many: while trouble lasts none, and one after each
-// pause, since another instance may be well.
-func (t *trouble) room(now time.Time, most int) int {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	switch {
-	case t.fails == 0:
-		return most
-	case now.Before(t.pause):
-		return 0
-	}
-	return 1
-}
-
-// tries reports whether a push may be handed over: while trouble lasts one after each pause, and the next once that one
-// is answered, or has waited for long.
-func (t *trouble) tries(now time.Time) bool {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.fails == 0 {
-		return true
-	}
-	if now.Before(t.pause) {
-		return false
-	}
-	t.pause = now.Add(maxPause)
-	return true
-}
-
-// tried records that a push got an answer that says nothing of the trouble, so that another may be tried.
-func (t *trouble) tried(now time.Time) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	if t.fails > 0 {
-		t.pause = now
-	}
 }
 
 // intakeMetrics count the pushes by tag by outcome.

@@ -24,10 +24,10 @@ const apiConsumerNext = "$JS.API.CONSUMER.MSG.NEXT."
 type puller struct {
 	nc      *nats.Conn
 	subject string          // of the server's API
+	ahead   int             // how many pushes are requested ahead of their handling
 	bytes   int             // a pull's limit, above the largest message
 	got     func(*nats.Msg) // is told of a push at once; it waits behind others to be handled
 	handle  func(*nats.Msg, link.Place)
-	limit   func() int // how many pushes may be requested ahead
 
 	sub     *nats.Subscription
 	arrived chan placed   // not handled yet; as many as are requested
@@ -80,14 +80,6 @@ func (p *puller) work() {
 // full reports whether so many pushes wait to be handled that no other message is read meanwhile.
 func (p *puller) full() bool { return len(p.arrived) == cap(p.arrived) }
 
-// ask requests more pushes, if that may be by now, and reports whether none are requested.
-func (p *puller) ask() (none bool, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	err = p.askLocked()
-	return p.asked == 0, err
-}
-
 // anew forgets the open requests and sends new ones: at the start, and after a lost link, which loses the requests too.
 func (p *puller) anew() error {
 	p.mu.Lock()
@@ -98,11 +90,10 @@ func (p *puller) anew() error {
 
 // askLocked requests more pushes as soon as less than half of the limit is outstanding.
 func (p *puller) askLocked() error {
-	limit := p.limit()
-	if p.over || limit == 0 || p.asked > 0 && p.asked >= limit/2 {
+	if p.over || p.asked > 0 && p.asked >= p.ahead/2 {
 		return nil
 	}
-	request, err := json.Marshal(pullRequest{Batch: limit - p.asked, MaxBytes: p.bytes,
+	request, err := json.Marshal(pullRequest{Batch: p.ahead - p.asked, MaxBytes: p.bytes,
 		Expires: int64(pullExpiry), Heartbeat: int64(pullHeartbeat)})
 	if err == nil {
 		err = p.nc.PublishRequest(p.subject, p.sub.Subject, request)
@@ -110,7 +101,7 @@ func (p *puller) askLocked() error {
 	if err != nil {
 		return fmt.Errorf("ask for pushes: %w", err)
 	}
-	p.asked = limit
+	p.asked = p.ahead
 	return nil
 }
 
