@@ -29,6 +29,8 @@ type plant struct {
 	ways  map[*site.Instance]*site.Network
 	links map[*site.Instance]string // the instance's own name of the program
 	rnd   *rand.Rand
+
+	rounds []round
 }
 
 func TestNemesis(t *testing.T) {
@@ -48,10 +50,10 @@ func TestNemesis(t *testing.T) {
 	p.u.begin()
 
 	site.Pause(t.Context(), 20*time.Second) // so that there is something to compare with
+	t.Cleanup(func() { p.keep(seed) })
 	begun := time.Now()
-	var rounds []round
 	for n := 0; time.Since(begun) < length && !t.Failed(); n++ {
-		rounds = append(rounds, p.round(n))
+		p.round(n)
 	}
 	p.u.finish()
 	l.Finish(t)
@@ -60,8 +62,8 @@ func TestNemesis(t *testing.T) {
 	p.s.Journaled(p.h)
 	p.s.OneLeader()
 	p.s.Says(p.s.Instances[0], 0, "", "verify")
-	p.judge(seed)
-	p.table(rounds)
+	p.judge()
+	p.table()
 }
 
 func newPlant(t *testing.T, seed uint64) *plant {
@@ -100,7 +102,7 @@ type round struct {
 }
 
 // round begins faults, one after the other, ends them in the same order, and waits until all is well again.
-func (p *plant) round(n int) round {
+func (p *plant) round(n int) {
 	p.t.Helper()
 	chosen := p.choose(n)
 	var names []string
@@ -112,12 +114,16 @@ func (p *plant) round(n int) round {
 	before := p.s.Certified()
 	var closed []func()
 	for _, f := range chosen {
-		if f.loses {
-			closed = append(closed, p.s.Loses(p.h, f.name), p.u.fault(history.Leases, f.name))
-		} else {
-			closed = append(closed, p.h.Open(f.name, time.Now()))
+		if f.ready != nil {
+			f.ready()
 		}
-		closed = append(closed, p.u.fault(history.Repeats, f.name))
+		switch {
+		case f.loses:
+			closed = append(closed, p.s.Loses(p.h, f.name), p.u.fault(history.Leases, f.name),
+				p.u.fault(history.Repeats, f.name))
+		case !f.clean:
+			closed = append(closed, p.h.Open(f.name, time.Now()), p.u.fault(history.Repeats, f.name))
+		}
 		f.begin()
 		site.Pause(p.t.Context(), time.Duration(p.rnd.IntN(300))*time.Millisecond)
 	}
@@ -140,13 +146,13 @@ func (p *plant) round(n int) round {
 		end()
 	}
 	r.to = time.Now()
+	p.rounds = append(p.rounds, r)
 	p.t.Logf("%s round %d: well again", site.Stamp(r.to), n)
 	site.Pause(p.t.Context(), time.Duration(500+p.rnd.IntN(1500))*time.Millisecond)
-	return r
 }
 
-// judge holds what the users saw against the promises, and keeps the history of a failure.
-func (p *plant) judge(seed uint64) {
+// judge holds what the users saw against the promises.
+func (p *plant) judge() {
 	all := p.u.events()
 	found := history.Check(all)
 	for i, v := range found {
@@ -155,27 +161,32 @@ func (p *plant) judge(seed uint64) {
 		}
 	}
 	p.t.Logf("users: %d events, %d promises broken; %s", len(all), len(found), p.u.counts())
+}
+
+// keep writes the users' history if the test has failed, also in the middle of a round.
+func (p *plant) keep(seed uint64) {
 	if !p.t.Failed() {
 		return
 	}
-	file, err := os.Create(filepath.Join(os.TempDir(), fmt.Sprintf("tarry-nemesis-%d.jsonl", seed)))
+	name := filepath.Join(os.TempDir(), fmt.Sprintf("tarry-nemesis-%d.jsonl", seed))
+	file, err := os.Create(name)
 	if err == nil {
-		err = history.Write(file, all)
+		err = history.Write(file, p.u.events())
 		_ = file.Close()
 	}
-	p.t.Logf("the users' history is in %s (%v): go run ./deploy/check tells more", file.Name(), err)
+	p.t.Logf("the users' history is in %s (%v): go run ./deploy/check tells more", name, err)
 }
 
 // table prints how late the messages came that were due while a fault lasted, before the first, and right after one:
 // those may have lost time before they were due, in the intake for example.
-func (p *plant) table(rounds []round) {
+func (p *plant) table() {
 	during, once := map[string][]time.Duration{}, map[string]int{}
 	for _, m := range p.h.Late() {
 		what := "(after a fault)"
-		if m.Due.Before(rounds[0].from.Add(-time.Second)) {
+		if m.Due.Before(p.rounds[0].from.Add(-time.Second)) {
 			what = "(before the first fault)"
 		}
-		for _, r := range rounds {
+		for _, r := range p.rounds {
 			if !m.Due.Before(r.from.Add(-time.Second)) && m.Due.Before(r.to) {
 				what = r.what
 			}

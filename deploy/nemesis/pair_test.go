@@ -5,6 +5,7 @@ package nemesis_test
 import (
 	"fmt"
 	"net"
+	"time"
 
 	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
@@ -29,7 +30,7 @@ func newPair(p *plant) *pair {
 	return r
 }
 
-// follow starts a replica, and returns when it has all that the primary has.
+// follow starts a replica, and returns when it follows.
 func (r *pair) follow() {
 	t := r.p.t
 	r.other, r.link = newRedis(r.p), lab.NewProxy(t, r.primary.Addr)
@@ -53,6 +54,8 @@ func (r *pair) follow() {
 // promote makes a primary of the replica, which missed the last writes.
 func (r *pair) promote() {
 	t, old := r.p.t, r.primary
+	r.link.Stall()
+	site.Pause(t.Context(), 300*time.Millisecond+time.Duration(r.p.rnd.IntN(1000))*time.Millisecond)
 	if err := r.p.s.ClientOf(r.other.Redis).ReplicaOf(t.Context(), "no", "one").Err(); err != nil {
 		t.Error(err)
 	}

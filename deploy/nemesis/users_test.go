@@ -98,20 +98,21 @@ func (u *users) finish() {
 	u.pull.Wait()
 }
 
-// settled waits until nothing of theirs is overdue by more than a few leases.
+// settled waits until no topic of theirs has more ready messages than consumers and webhooks take in a moment. They
+// push five a second to each.
 func (u *users) settled() {
 	u.t.Helper()
 	lab.Eventually(u.t, site.Patience, func() error {
 		for _, topic := range []string{"work.0", "work.1", "line", "hook.0", "hook.1"} {
 			a, err := u.s.Instances[0].Call(u.ctx, http.MethodGet, "/v1/topics/"+topic, nil)
-			var has struct{ Ready, Overdue int }
+			var has struct{ Ready int }
 			if err == nil {
 				err = json.Unmarshal([]byte(a.Raw), &has)
 			}
 			if err == nil && a.Status != http.StatusOK && a.Status != http.StatusNotFound {
 				err = fmt.Errorf("%s", a.Raw)
 			}
-			if err == nil && has.Ready > 50 {
+			if err == nil && has.Ready > 20 {
 				err = fmt.Errorf("%d messages of %s are ready", has.Ready, topic)
 			}
 			if err != nil {
@@ -180,6 +181,18 @@ func (u *users) call(begun history.Event) (answered func(history.Event)) {
 func (u *users) fault(word, why string) (over func()) {
 	end := u.call(history.Event{Kind: history.Fault, Word: word, By: why})
 	return func() { end(history.Event{Phase: history.OK}) }
+}
+
+// faultFrom tells of a fault that explains repeats from a time until now.
+func (u *users) faultFrom(begun time.Time, why string) {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	u.calls++
+	e := history.Event{At: begun, Kind: history.Fault, Phase: history.Invoke, Call: u.calls, Word: history.Repeats,
+		By: why}
+	u.all = append(u.all, e)
+	e.At, e.Phase = time.Now(), history.OK
+	u.all = append(u.all, e)
 }
 
 func (u *users) forget(name string) {
@@ -410,9 +423,12 @@ func (u *users) consume(which int) {
 
 // pulled pulls, and again under the same attempt while no answer comes.
 func (u *users) pulled(topic, attempt, consumer string) []leased {
-	wait := "500ms"
-	lost := func() {}
-	defer func() { lost() }()
+	wait, begun := "500ms", time.Now()
+	defer func() { // a lease whose answer nobody got may have been over before the next sending
+		if time.Since(begun) > lease {
+			u.faultFrom(begun, "a pull without an answer")
+		}
+	}()
 	for sending := 1; sending <= 10 && u.ctx.Err() == nil; sending++ {
 		a, err := u.any().Call(u.ctx, http.MethodPost, "/v1/topics/"+topic+"/pull", map[string]any{"max": 8,
 			"lease": lease.String(), "consumer": consumer, "wait": wait, "attempt": attempt, "sending": sending})
@@ -431,9 +447,6 @@ func (u *users) pulled(topic, attempt, consumer string) []leased {
 		if err == nil && a.Status < http.StatusInternalServerError {
 			u.t.Errorf("a pull: %d %s", a.Status, a.Raw)
 			return nil
-		}
-		if sending == 1 { // a lease whose answer nobody gets may be over before the next sending
-			lost = u.fault(history.Repeats, "a pull without an answer")
 		}
 		wait = "0s"
 		site.Pause(u.ctx, 50*time.Millisecond)
