@@ -52,17 +52,14 @@ func Soak(ctx context.Context, s *stage.Scope, program string, length time.Durat
 	}
 	looking, enough := context.WithCancel(ctx)
 	defer enough()
-	looked := make(chan error, 1)
+	looked := make(chan struct{})
 	go func() {
-		var err error
-		soak.Looks, err = looks(looking, t, length, log)
-		looked <- err
+		defer close(looked)
+		soak.Looks = looks(looking, t, length, log)
 	}()
 	soak.Values, soak.Faults, err = b.steady(ctx, s, c, t, length, rate)
 	enough()
-	if failed := <-looked; err == nil {
-		err = failed
-	}
+	<-looked
 	if err == nil {
 		soak.Goroutines[1], err = t.Goroutines(ctx)
 	}
@@ -99,23 +96,21 @@ func (b bench) steady(ctx context.Context, s *stage.Scope, c *load.Client, t *st
 	return values, ledger.Faults(), percents(values, cost)
 }
 
-// looks looks while messages are pushed.
-func looks(ctx context.Context, t *stage.Tarry, length time.Duration, log io.Writer) (all []report.Look, err error) {
+// looks looks while messages are pushed. A look that fails tells nothing.
+func looks(ctx context.Context, t *stage.Tarry, length time.Duration, log io.Writer) (all []report.Look) {
 	began := time.Now()
 	for time.Since(began) < length && load.SleepUntil(ctx, time.Now().Add(length/soakLooks)) == nil {
 		l, err := look(ctx, t)
-		switch {
-		case ctx.Err() != nil:
-			return all, nil
-		case err != nil:
-			return all, err
-		}
 		l.After = time.Since(began)
+		if err != nil {
+			fmt.Fprintf(log, "%8s  %v\n", l.After.Round(time.Second), err)
+			continue
+		}
 		all = append(all, l)
 		fmt.Fprintf(log, "%8s  tarry %.1f MiB, Redis %.1f MiB, %.0f live, journal %.0f rows\n", l.After.Round(time.Second),
 			l.RSS/(1<<20), l.RedisRSS/(1<<20), l.Live, l.Rows)
 	}
-	return all, nil
+	return all
 }
 
 func look(ctx context.Context, t *stage.Tarry) (l report.Look, err error) {

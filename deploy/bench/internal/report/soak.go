@@ -28,10 +28,11 @@ type Soak struct {
 	Faults     []string
 }
 
-// settled are the looks after the first eighth: half an hour of four.
+// settled are the looks after the first third: of four hours those after one hour, for which the journal keeps what has
+// ended, and twenty minutes.
 func (s Soak) settled() []Look {
 	for i, l := range s.Looks {
-		if l.After >= s.For/8 {
+		if l.After >= s.For/3 {
 			return s.Looks[i:]
 		}
 	}
