@@ -344,7 +344,7 @@ func (n *names) enqueue(a *asked) {
 func judged(m *message.Message, remembered []message.Info) (r AddResult, repeated bool) {
 	for _, i := range remembered {
 		if i.UID == m.UID {
-			if i.Topic != m.Topic {
+			if i.Topic != "" && i.Topic != m.Topic { // it has none if its content was lost
 				return AddResult{Code: AddConflict, First: i}, true
 			}
 			return AddResult{Code: AddDuplicate, First: i}, true

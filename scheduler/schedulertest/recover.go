@@ -64,6 +64,16 @@ var recoverPromises = []promise{
 		t.pass(time.Hour)
 		t.wantUIDs(t.claim(), []*message.Message{first, second})
 	}},
+	{name: "an end whose content was lost is restored, and a repeat of its push meets it", check: func(t *trial) {
+		m := Message(1)
+		r := recordOf(&message.Message{UID: m.UID}, message.StateDelivered, 2)
+		r.Content = 0
+		t.restored([]record.RestoreCode{added}, r)
+		t.wantState(m.UID, message.StateDelivered)
+		if got := t.add(m)[0]; got.Code != scheduler.AddDuplicate || got.First.State != message.StateDelivered {
+			t.Fatalf("a repeat is answered %+v", got)
+		}
+	}},
 	{name: "what was due already is restored as uncertain, and that is a change", check: func(t *trial) {
 		m := Message(1)
 		t.pass(time.Second)

@@ -158,6 +158,25 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 	}
 }
 
+// The store is lost with the acceptance of a message, which no journal had yet, but its delivery is journaled. A repeat
+// of its push does not deliver it once more.
+func TestRecovery_RestoresAnEndWhoseContentWasLost(t *testing.T) {
+	t.Parallel()
+	w := newRolledBack(t)
+	m, rollBack := schedulertest.Message(1), w.snapshot(t)
+	w.must("write", w.store.Write(t.Context(), nil, []record.Change{{UID: m.UID, Version: 2, State: message.StateDelivered,
+		Due: m.Due, At: w.now, Attempt: 1, Term: 1}}))
+	rollBack()
+	w.recover(2)
+	if got := w.find(m.UID); got.State != message.StateDelivered {
+		t.Errorf("it is %s", got.State)
+	}
+	results, _, err := w.tl.Add(t.Context(), m.UID.Bucket(crashBuckets), []*message.Message{m}, w.now)
+	if w.must("push", err); results[0].Code != scheduler.AddDuplicate {
+		t.Errorf("a repeat of its push is answered with code %d", results[0].Code)
+	}
+}
+
 // fencing is a journal whose fences can be seen, and do not get there while it fails.
 type fencing struct {
 	journal.Store

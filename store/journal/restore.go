@@ -196,8 +196,8 @@ func (w *restoring) bring(ctx context.Context, records []record.Record, read mes
 		return w.only != nil && !w.only[r.UID.Bucket(w.Buckets)]
 	})
 	w.report.Read += len(records)
-	// Without its content a message cannot be restored yet: the entry that holds it is on its way.
-	records = slices.DeleteFunc(records, func(r record.Record) bool { return r.Content == 0 })
+	// What is kept cannot be restored without its content, which is on its way. The end of a message needs none.
+	records = slices.DeleteFunc(records, func(r record.Record) bool { return r.Content == 0 && r.State.Kept() })
 	codes := make([][]record.RestoreCode, w.Buckets)
 	group, ctx := errgroup.WithContext(ctx)
 	for i, mine := range byBucket(records, w.Buckets, recordUID) {

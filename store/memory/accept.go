@@ -65,7 +65,7 @@ func (b *bucket) add(given *message.Message, now message.Milli) scheduler.AddRes
 		if to := b.mergedInto(e); to != nil {
 			e, code = to, scheduler.AddMerged
 		}
-		if e.message.Topic != given.Topic { // the uid belongs to another message
+		if on := e.message.Topic; on != "" && on != given.Topic { // the uid belongs to another message
 			code = scheduler.AddConflict
 		}
 		return scheduler.AddResult{Code: code, First: b.info(e)}

@@ -275,7 +275,7 @@ for i = 1, n do
     end
     if bad then
       unreadable(i, of)
-    elseif topic(contents(stands(of))) ~= topic(packed) then -- the uid is another message's
+    elseif topic(contents(stands(of))) ~= '' and topic(contents(stands(of))) ~= topic(packed) then -- another message's
       refer(i, '3', of)
     else
       refer(i, of == uid and '2' or '4', of)
