@@ -181,10 +181,18 @@ func (s *Site) Lag(rdb *redis.Client) (changes, entries int64, err error) {
 	return changes, entries, nil
 }
 
-// Emptied waits until the outbox has drained to nothing, and its counters with it. It may hold ten thousand changes.
+// Emptied waits until nothing is in flight, since what has arrived may not have ended in Redis yet, and then until the
+// outbox has drained to nothing, and its counters with it. It may hold ten thousand changes.
 func (s *Site) Emptied() {
 	s.T.Helper()
 	rdb := s.Client()
+	lab.Eventually(s.T, Patience, func() error {
+		_, _, claimed, err := s.Held(s.T.Context(), rdb, time.Time{}, AnyTerm)
+		if err == nil && claimed > 0 {
+			err = fmt.Errorf("%d messages are claimed", claimed)
+		}
+		return err
+	})
 	lab.Eventually(s.T, PatienceForMany, func() error {
 		changes, entries, err := s.Lag(rdb)
 		if err == nil && (changes != 0 || entries != 0) {
@@ -194,19 +202,11 @@ func (s *Site) Emptied() {
 	})
 }
 
-// Journaled waits until nothing is in flight and the outbox is empty, then holds the journal against what happened:
+// Journaled waits as Emptied does, then holds the journal against what happened:
 // every acknowledged push has one row as it was pushed, whose state is its end; no change of a message is left out; no
 // term falls.
 func (s *Site) Journaled(h *History) {
 	s.T.Helper()
-	rdb := s.Client()
-	lab.Eventually(s.T, Patience, func() error { // what has arrived may not have ended in Redis yet
-		_, _, claimed, err := s.Held(s.T.Context(), rdb, time.Time{}, AnyTerm)
-		if err == nil && claimed > 0 {
-			err = fmt.Errorf("%d messages are claimed", claimed)
-		}
-		return err
-	})
 	s.Emptied()
 	rows := s.Rows()
 	Report(s.T, compare(h.Snapshot(), rows))
