@@ -138,7 +138,7 @@ func BenchmarkHandOver(b *testing.B) {
 		next := <-began
 		leads = next.who
 		took = append(took, next.at.Sub(asked))
-		lab.Eventually(b, 10*time.Second, func() error { // else it still stays away, see absence
+		lab.Eventually(b, 10*time.Second, func() error { // else it still stays away, see backoff
 			l := races[1-leads].lastKnown()
 			if l.Instance != nodes[leads].cfg.Instance {
 				return fmt.Errorf("knows leader %+v", l)

@@ -42,7 +42,7 @@ type leadership struct {
 }
 
 // reign leads until the leadership ends, and returns how long to stay away afterwards.
-func (r *Race) reign(ctx context.Context, s *session, w win) absence {
+func (r *Race) reign(ctx context.Context, s *session, w win) backoff {
 	l := &leadership{r: r, s: s, win: w, gone: make(chan struct{})}
 	under, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	l.cancel = cancel
@@ -196,8 +196,8 @@ func (l *leadership) ended() bool {
 	return l.cause != nil
 }
 
-// absence is how long an instance does not stand after a leadership.
-type absence struct {
+// backoff keeps an instance from standing again right after a leadership.
+type backoff struct {
 	until time.Time
 	yield bool // over as soon as another instance leads, which was its purpose
 }
@@ -216,7 +216,7 @@ func (l *leadership) giveUp(ctx context.Context) {
 }
 
 // leave makes the instance a standby again and returns how long it does not stand.
-func (l *leadership) leave() absence {
+func (l *leadership) leave() backoff {
 	l.r.learn(Leader{})
 	l.r.setCurrent(nil)
 	l.r.setRole(Standby, l.cause)
@@ -224,15 +224,15 @@ func (l *leadership) leave() absence {
 	away := t.session() + rand.N(t.session())
 	switch l.why {
 	case endResigned, endUnhealthy:
-		return absence{until: now.Add(away), yield: true}
+		return backoff{until: now.Add(away), yield: true}
 	case endReturned: // whoever leads next, this instance would fail again
-		return absence{until: now.Add(away)}
+		return backoff{until: now.Add(away)}
 	case endFenced: // it was deposed while it lived, or the znodes were wiped
 		if l.r.node.peers != nil {
 			l.r.node.owe(now)
 		}
 	case endDeadline: // an instance whose writes get lost must not win again before the others have looked
-		return absence{until: now.Add(t.retry())}
+		return backoff{until: now.Add(t.retry())}
 	}
-	return absence{}
+	return backoff{}
 }

@@ -269,8 +269,8 @@ func (p *peers) bury(ctx context.Context, of hello) {
 	}
 }
 
-// leads begins or, with term 0, ends what the links say of this instance's leadership. Whoever holds one then gets
-// a goodbye: this instance is alive.
+// leads begins or, with term 0, ends what the links say of this instance's leadership. Each link then gets a goodbye:
+// this instance is alive.
 func (p *peers) leads(term uint64) {
 	if p == nil {
 		return

@@ -181,7 +181,7 @@ type standby struct {
 	made  bool            // the race's znodes existed
 	fired <-chan zk.Event // the outstanding watch on the race's znodes, or nil
 	seen  int64           // czxid of the leader znode last read, or 0
-	away  absence         // do not stand before this ends
+	away  backoff         // do not stand before this ends
 	err   error           // why the last try failed; shown until the next one
 
 	met     leaderNode    // the last leader
@@ -325,7 +325,7 @@ func (b *standby) meet(ctx context.Context, n znode) error {
 		return err
 	}
 	if b.away.yield {
-		b.away = absence{}
+		b.away = backoff{}
 	}
 	b.met, b.missing = found, time.Time{}
 	b.setRole(Standby, nil)
@@ -385,7 +385,7 @@ func (b *standby) stand(ctx context.Context) {
 	switch {
 	case err != nil && ctx.Err() != nil:
 	case err != nil:
-		b.away, b.err = absence{until: time.Now().Add(b.s.timing().retry())}, err
+		b.away, b.err = backoff{until: time.Now().Add(b.s.timing().retry())}, err
 		b.metrics.races.WithLabelValues("failed").Inc()
 		b.setRole(Standby, err)
 		b.log.Warn().Err(err).Msg("could not stand for leader")

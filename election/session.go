@@ -171,7 +171,7 @@ func (s *session) timing() timing {
 	return s.asked
 }
 
-// begin takes the slot of one call. Whoever is told nil runs the call, gives the slot back and ends it by wg.Done.
+// begin takes the slot of one call. If it returns nil, the caller must give the slot back and call wg.Done.
 func (s *session) begin() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

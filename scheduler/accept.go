@@ -136,7 +136,7 @@ func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {
 }
 
 // deliver decides whether consumers pull a message. That is settled when it is accepted, and its topic's time to live
-// with it: who leases a message knows no settings of other instances.
+// with it: the instance that leases a message knows no settings of other instances.
 func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 	if p.Deliver == DeliverTopic && s.cfg.Topics == nil && p.Lease == 0 {
 		return nil

@@ -12,11 +12,12 @@ import (
 // and NATS's ts), so that a single clock that jumps neither delivers messages early nor holds all of them back.
 //
 // A server's clock is sampled by a request. The server read T at some moment between Sent and Got, so at Got its clock
-// showed a time in [T, T + round trip]. Samples are carried forward on the monotonic clock and dropped after
-// sampleLife. While the machine's wall clock lies within a server's interval, the two agree and the server's vote is
-// the wall clock's time; otherwise its vote is the lower end of the interval. As long as one server agrees with the
-// wall clock, Now is therefore the wall clock itself, without the error of a round trip. Now is never ahead of the
-// median of the true clocks.
+// showed a time in [T, T + round trip], and in what the samples before say of it. Samples are carried forward on the
+// monotonic clock and dropped after sampleLife. While the machine's wall clock lies within a server's interval, the two
+// agree and the server's vote is the wall clock's time; otherwise its vote is the lower end of the interval. As long as
+// one server agrees with the wall clock, Now is therefore the wall clock itself, without the error of a round trip. An
+// interval longer than agreeRTT agrees with nothing: it would hold a wall clock that is ahead. So Now is not ahead of
+// the median of the true clocks by more than that; while no server answers in less, it is behind by up to a round trip.
 //
 // Whether a message is due is decided by Now, which may be behind. A delay counts from Latest, which may be ahead but
 // is never behind: a delay counted from a time that is a round trip behind would end that much too early.
@@ -61,16 +62,33 @@ func System() Local {
 	}
 }
 
+// sample is an interval in which a server's clock was at a time.
 type sample struct {
-	at  time.Time     // the server's T
+	at  time.Time     // the lower end: the server's T
 	got time.Duration // monotonic
-	rtt time.Duration
+	rtt time.Duration // how long the interval is: a round trip, or less
+}
+
+// narrow leaves of an interval what lies in an earlier one too, carried forward, unless the clock has stepped.
+func (s *sample) narrow(before sample) {
+	low := before.at.Add(s.got - before.got)
+	high := low.Add(before.rtt)
+	if low.Before(s.at) {
+		low = s.at
+	}
+	if latest := s.at.Add(s.rtt); latest.Before(high) {
+		high = latest
+	}
+	if !high.Before(low) {
+		s.at, s.rtt = low, high.Sub(low)
+	}
 }
 
 const (
 	sampleLife = 5 * time.Second
 	maxStep    = time.Second
 	stepTrust  = 5 * time.Minute
+	agreeRTT   = 10 * time.Millisecond
 	// clockSlack covers the rounding of a server's clock to its unit.
 	clockSlack = time.Millisecond
 )
@@ -89,6 +107,9 @@ func (c *Clock) Sample(source string, serverTime time.Time, sent, got time.Durat
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.last = sample{at: serverTime.Round(0), got: got, rtt: max(got-sent, 0)}
+	if before, ok := c.samples[source]; ok && got-before.got <= sampleLife {
+		c.last.narrow(before)
+	}
 	c.samples[source] = c.last
 	c.known[source] = true
 }
@@ -139,15 +160,15 @@ func (c *Clock) Latest() time.Time {
 // Milli returns Now in whole milliseconds, rounded down.
 func (c *Clock) Milli() message.Milli { return message.Milli(c.Now().UnixMilli()) }
 
-// Spread returns how far apart the known clocks are. More than a second is an alarm.
+// Spread returns how far apart the known clocks are at least. More than a second is an alarm.
 func (c *Clock) Spread() time.Duration {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	votes := c.votesLocked()
 	wall := c.local.Wall()
 	votes[len(votes)-1] = vote{wall, wall} // the machine's clock, its distrusted steps included
-	slices.SortFunc(votes, byLow)
-	return votes[len(votes)-1].low.Sub(votes[0].low)
+	first := slices.MinFunc(votes, byHigh)
+	return max(slices.MaxFunc(votes, byLow).low.Sub(first.high), 0)
 }
 
 // Lag returns how far the slowest clock is behind the time that decides.
@@ -157,8 +178,8 @@ func (c *Clock) Lag() time.Duration {
 	defer c.mu.Unlock()
 	slowest := c.local.Wall()
 	for _, v := range c.votesLocked() {
-		if v.low.Before(slowest) {
-			slowest = v.low
+		if v.high.Before(slowest) {
+			slowest = v.high
 		}
 	}
 	return max(now.Sub(slowest), 0)
@@ -235,7 +256,7 @@ func (c *Clock) votesLocked() []vote {
 func (s sample) vote(own time.Time, age time.Duration) vote {
 	low := s.at.Add(age)
 	high := low.Add(s.rtt)
-	if own.Before(low.Add(-clockSlack)) || own.After(high.Add(clockSlack)) {
+	if s.rtt > agreeRTT || own.Before(low.Add(-clockSlack)) || own.After(high.Add(clockSlack)) {
 		return vote{low, high}
 	}
 	// The slack tells that they agree. It makes nothing early: neither what is due by an earlier time, nor a delay that

@@ -68,6 +68,42 @@ func TestClock_IsTheOwnClockWhereTheServersAgree(t *testing.T) {
 	}
 }
 
+// An answer that took long leaves room for a wall clock that is ahead. It counts only for what it tells for sure,
+// beside what those before told.
+func TestClock_MakesNothingEarlyByAnAnswerThatTookLong(t *testing.T) {
+	for name, before := range map[string]time.Duration{"with one from before": time.Second, "alone": time.Hour} {
+		h := &hands{wall: noon.Add(300 * time.Millisecond)}
+		c := NewClock(h.local())
+		sampleAll(c, h, noon, map[string]time.Duration{"redis": 0, "nats": 0})
+		h.pass(before)
+		truth := noon.Add(before)
+		c.Sample("redis", truth, h.mono, h.mono)
+		c.Sample("nats", truth.Add(-500*time.Millisecond), h.mono-time.Second, h.mono)
+		if now := c.Now(); now.After(truth) || truth.Sub(now) > agreeRTT {
+			t.Errorf("%s: now is %s off the truth", name, now.Sub(truth))
+		}
+		if vote, _ := c.Of("nats"); name == "alone" != (truth.Sub(vote) > agreeRTT) {
+			t.Errorf("%s: nats's clock is taken for %s off the truth", name, vote.Sub(truth))
+		}
+		if name == "with one from before" { // however long one answer after the other takes
+			for range 5 {
+				h.pass(3 * time.Second)
+				truth = truth.Add(3 * time.Second)
+				c.Sample("redis", truth, h.mono, h.mono)
+				c.Sample("nats", truth.Add(-1200*time.Millisecond), h.mono-1600*time.Millisecond, h.mono)
+				if vote, ok := c.Of("nats"); !ok || truth.Sub(vote) > agreeRTT || c.Spread() > time.Second {
+					t.Errorf("%s: nats's clock is taken for %s off the truth, all are %s apart", name, vote.Sub(truth), c.Spread())
+				}
+			}
+		}
+		h.pass(time.Second)
+		c.Sample("nats", truth.Add(-time.Hour), h.mono-time.Second, h.mono)
+		if vote, _ := c.Of("nats"); vote.After(truth.Add(-time.Minute)) {
+			t.Errorf("%s: a step back by an hour is not seen: %s", name, vote.Sub(truth))
+		}
+	}
+}
+
 // A wall clock that is off by less than the slack agrees with the servers, and makes nothing early all the same.
 func TestClock_MakesNothingEarlyByTheSlack(t *testing.T) {
 	for _, off := range []time.Duration{clockSlack / 2, -clockSlack / 2} {

@@ -302,7 +302,7 @@ func (c *coalescer) slow(q *queued) bool {
 // store does not go through Scheduler.change: it also tries again where nothing was written or the journal did not
 // answer, each try has a time-out of its own, and the wait for the journal must not hold the wire.
 func (c *coalescer) store(bucket message.Bucket, batch []*queued, onWire func()) {
-	oldest := slices.MinFunc(batch, func(a, b *queued) int { return a.at.Compare(b.at) }).at // names lets some wait
+	oldest := slices.MinFunc(batch, func(a, b *queued) int { return a.at.Compare(b.at) }).at // names holds some up
 	b := &adding{coalescer: c, bucket: bucket, left: batch, stored: map[message.UID]bool{}}
 	var err error
 	away := time.Time{}

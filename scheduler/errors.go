@@ -97,6 +97,18 @@ type newer struct{}
 func (newer) Error() string        { return "written by a newer version of tarry" }
 func (newer) Is(target error) bool { return target == ErrUnreadable }
 
+// Unsure returns the error of a change in several steps of which an earlier one was made, or may have been: no caller
+// may read in it that nothing was changed. An ErrAmbiguousID keeps its candidates.
+func Unsure(made string, err error) error {
+	switch {
+	case err == nil || errors.Is(err, ErrOutcomeUnknown):
+		return err
+	case errors.Is(err, ErrAmbiguousID):
+		return fmt.Errorf("%w: %s: %w", ErrOutcomeUnknown, made, err)
+	}
+	return fmt.Errorf("%w: %s: %v", ErrOutcomeUnknown, made, err)
+}
+
 // ManyTombstones is ErrManyTombstones. It is ErrUnavailable too, or ErrOutcomeUnknown if some buckets have stored a
 // tombstone.
 func ManyTombstones(laid bool) error {

@@ -18,7 +18,7 @@ import (
 // The polls of a topic stand in a line, in order of arrival. The first of them looks for all: it asks the timeline once
 // for what they want together, hands it out in their order, and then waits until the next message is due or somebody
 // says that one came earlier. So a line costs the timeline the same however many polls stand in it, and the messages of
-// a burst are shared in few calls. No goroutine belongs to a line: whoever stops being the first wakes the next.
+// a burst are shared in few calls. No goroutine belongs to a line: a poll that stops being the first wakes the next.
 type polls struct {
 	s  *Scheduler
 	mu sync.Mutex
@@ -69,8 +69,8 @@ const (
 	passRetry = 250 * time.Millisecond
 	// pollRoom is how many bytes a poll reserves for each message that it asks for: few are larger.
 	pollRoom = 1 << 20
-	// lineKeep is how long a line is kept, and hears what comes earlier, once nobody polls. Whoever polls again meanwhile
-	// need not look.
+	// lineKeep is how long a line outlives its last poll, and hears what comes earlier. A poll that comes meanwhile need
+	// not look.
 	lineKeep = time.Second
 	// pollsLook is how often all lines are looked at, since what was said may be lost.
 	pollsLook = time.Second

@@ -57,12 +57,10 @@ type Leading interface {
 	// Finish ends claimed messages. Like Return, it acts only on the exact claim that a message names. If the table of
 	// transitions does not allow an end, that message stays claimed and Refused lists it; the others end.
 	//
-	// The effect, too, is like that of Return: there is one for the call, because the journal gets what a call changed
-	// as one entry, and it lists the messages one by one, so that callers who share a call can each wait for their own.
-	// It covers every change that the call made. A message that the call did not change is covered at the version that
-	// it has, if the store knows it. So the effect of a repeat covers what the first call did, and whatever the caller
-	// reports of a message, the journal holds it by then. The effect does not tell who made a change, nor what came
-	// earlier: who returns messages knows when they are due.
+	// The effect lists every message that the call changed, and of the others the current version, if the store knows
+	// them: so to wait for it is enough also after a repeat. It lists the messages one by one, so that callers that
+	// share a call can each wait for their own; the journal gets them as one entry. Earlier is empty: the caller of
+	// Return knows when its messages are due.
 	Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []End, now message.Milli) (Effect, error)
 	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
 	// Back names, so a return that the store executes late does not undo a later claim. A message that it returns
@@ -319,16 +317,17 @@ type Journal interface {
 // Rejected is a push of the intake that was acknowledged to its producer and then not accepted, as the journal has it.
 // Texts have at most 255 bytes.
 type Rejected struct {
-	UID message.UID
+	UID message.UID `json:"uid"`
 	// ID is the client id, or empty.
-	ID, Topic string
-	At        message.Milli
+	ID    string        `json:"-"`
+	Topic string        `json:"topic"`
+	At    message.Milli `json:"at"`
 	// Reason is the word of the refusal and its text.
-	Reason string
+	Reason string `json:"reason"`
 	// Size and Digest, SHA-256, are of the whole body. Body has at most MaxRejectBody bytes of it.
-	Size   int
-	Digest [32]byte
-	Body   []byte
+	Size   int      `json:"size"`
+	Digest [32]byte `json:"-"`
+	Body   []byte   `json:"-"`
 }
 
 // MaxRejectBody bounds what the journal keeps of the body of a rejected push: the stream of rejects has the whole.
@@ -418,13 +417,13 @@ type Outcome struct {
 
 // Refusal is a transition that a store was asked for and did not make.
 type Refusal struct {
-	UID    message.UID
-	Bucket message.Bucket
+	UID    message.UID    `json:"uid"`
+	Bucket message.Bucket `json:"bucket"`
 	message.Transition
-	At message.Milli
+	At message.Milli `json:"at"`
 	// Unreadable: the record of the message is damaged, so that nobody knows its state. From is then StateNone, and To
 	// is the state that the refused call would have given it.
-	Unreadable bool
+	Unreadable bool `json:"unreadable,omitempty"`
 }
 
 // MaxRefusals bounds how many refusals a bucket keeps.

@@ -40,7 +40,7 @@ type Pulling interface {
 // ErrPausesChanged: the caller of Lease does not know the present pauses. Nothing was leased. It is ErrUnavailable too.
 var ErrPausesChanged = fmt.Errorf("%w: the pauses have changed", ErrUnavailable)
 
-// Nonce names one call of Lease. Whoever knows it can end the leases of that call, so it must not be guessed.
+// Nonce names one call of Lease. It must not be guessed: it is all that is needed to end the leases of that call.
 type Nonce uint64
 
 // String returns the nonce in 16 hex digits.

@@ -169,23 +169,47 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 	if err != nil {
 		return CancelResult{}, err
 	}
-	buried := false
 	if len(found) == 0 {
 		if found, err = s.recall(ctx, ref); err != nil { // first, because a tombstone is a change
 			return CancelResult{}, err
 		}
-		if buried = len(found) == 0 && ref.UID == "" && ref.Topic != "" && ref.Viewer.Sees(ref.Topic); buried {
-			if found, err = s.bury(ctx, ref); err != nil {
+		if len(found) == 0 && ref.UID == "" && ref.Topic != "" && ref.Viewer.Sees(ref.Topic) {
+			uids, err := s.bury(ctx, ref)
+			if err != nil {
 				return CancelResult{}, err
 			}
+			result, err := s.cancelMet(ctx, ref, uids)
+			if len(uids) > 0 && ref.Keyed { // its one bucket has a message, and so no tombstone
+				return result, err
+			}
+			result.Buried = result.Code == CancelUnknown
+			return result, Unsure("a tombstone is left", err)
 		}
 	}
+	return s.cancelFound(ctx, ref, found)
+}
+
+// cancelMet ends the messages that bury met, or those whose pushes arrive now.
+func (s *Scheduler) cancelMet(ctx context.Context, ref Ref, uids []message.UID) (CancelResult, error) {
+	var found []message.Info
+	for _, uid := range uids {
+		more, err := s.find(ctx, Ref{UID: uid}, forChange)
+		if err != nil {
+			return CancelResult{}, err
+		}
+		found = append(found, more...)
+	}
+	return s.cancelFound(ctx, ref, found)
+}
+
+// cancelFound ends the messages that were found, or those of which pushes in the intake arrive meanwhile.
+func (s *Scheduler) cancelFound(ctx context.Context, ref Ref, found []message.Info) (CancelResult, error) {
 	found, unsure, err := s.arrived(ctx, ref, found, forChange)
 	if err != nil {
 		return CancelResult{}, err
 	}
 	if len(found) == 0 {
-		return CancelResult{Code: CancelUnknown, Buried: buried, Info: message.Info{IntakeUnknown: unsure}}, nil
+		return CancelResult{Code: CancelUnknown, Info: message.Info{IntakeUnknown: unsure}}, nil
 	}
 	attempts, err := choose(found, forChange)
 	if err != nil {
@@ -218,8 +242,11 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 				result, err = s.cfg.Timeline.Cancel(ctx, a.UID, now)
 				return result.Effect(bucket), err
 			})
-		if err != nil && made && errors.Is(err, ErrUnavailable) {
-			err = fmt.Errorf("%w: an earlier attempt is canceled: %v", ErrOutcomeUnknown, err)
+		if err == nil && result.Code == CancelUnknown && !a.State.Ended() {
+			err = fmt.Errorf("%w: the journal has it and the store does not, yet", ErrUnavailable)
+		}
+		if made {
+			err = Unsure("an earlier attempt is canceled", err)
 		}
 		if err != nil {
 			return CancelResult{}, fmt.Errorf("cancel %s: %w", a.UID, err)
@@ -228,11 +255,8 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 		switch {
 		case result.Code == CancelInFlight:
 			return result, nil
-		case result.Code == CancelUnknown && a.State.Ended(): // only the journal remembers it
+		case result.Code == CancelUnknown: // only the journal remembers that it ended
 			result = CancelResult{Code: CancelEnded, Info: a}
-		case result.Code == CancelUnknown:
-			return CancelResult{}, fmt.Errorf("cancel %s: %w: the journal has it and the store does not, yet", a.UID,
-				ErrUnavailable)
 		}
 		maybe = maybe || result.Code == CancelMaybe
 	}
@@ -245,7 +269,7 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 
 // bury leaves the tombstones and returns the messages that have appeared meanwhile. No journal holds tombstones, so
 // that nothing is awaited as Scheduler.change does.
-func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.Info, error) {
+func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.UID, error) {
 	sequence, at, err := s.cfg.Backlog(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: last sequence of the intake: %w: %w", ref.ID, ErrUnavailable, err)
@@ -259,15 +283,7 @@ func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.Info, error) {
 	if err != nil {
 		return nil, fmt.Errorf("cancel %q: leave a tombstone: %w", ref.ID, err)
 	}
-	var found []message.Info
-	for _, uid := range uids {
-		more, err := s.find(ctx, Ref{UID: uid}, forChange)
-		if err != nil {
-			return nil, err
-		}
-		found = append(found, more...)
-	}
-	return found, nil
+	return uids, nil
 }
 
 // recall asks the journal for messages that the timeline has forgotten.

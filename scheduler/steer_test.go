@@ -125,6 +125,88 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 	})
 }
 
+// secondCancel answers the second of two cancels, and those after it.
+type secondCancel struct {
+	scheduler.Timeline
+	calls int
+	err   error
+}
+
+func (s *secondCancel) Cancel(ctx context.Context, uid message.UID,
+	now message.Milli) (scheduler.CancelResult, error) {
+	if s.calls++; s.calls > 1 {
+		return scheduler.CancelResult{Code: scheduler.CancelUnknown}, s.err
+	}
+	return s.Timeline.Cancel(ctx, uid, now)
+}
+
+// A cancel that ended one attempt of a name and not the next has changed something, whatever kept it from the next.
+func TestCancel_OfAPartIsNotAnsweredAsOfNothing(t *testing.T) {
+	for _, err := range []error{scheduler.ErrUnavailable, scheduler.ErrFull, scheduler.ErrStopping, scheduler.ErrBusy,
+		scheduler.ErrUnreadable, nil} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &secondCancel{err: err}
+			r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+			first := r.Push(scheduler.Push{ID: "order-1", At: 1, HasAt: true})
+			if _, err := r.Store.Claim(t.Context(), 0,
+				scheduler.Claim{Term: 1, Number: 1, Now: r.Clock.Milli(), Limit: 10, Bytes: 1 << 20}); err != nil {
+				t.Fatal(err)
+			}
+			r.Push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
+			if _, err := r.Store.Return(t.Context(), 0, 1, []scheduler.Back{{UID: first.UID, Claim: 1, Keep: true}},
+				r.Clock.Milli()); err != nil {
+				t.Fatal(err)
+			}
+			c, got := r.S.Cancel(t.Context(), scheduler.Ref{ID: "order-1"})
+			if !errors.Is(got, scheduler.ErrOutcomeUnknown) || store.calls != 2 {
+				t.Errorf("%v: %s %v after %d calls, want an unknown outcome", err, c.Code, got, store.calls)
+			}
+			if state := r.Info(first.UID).State; state != message.StateCanceled {
+				t.Errorf("%v: the first attempt is %s", err, state)
+			}
+		})
+	}
+}
+
+// goneAfterBury does not answer look-ups once a tombstone is left, where a message had appeared.
+type goneAfterBury struct {
+	scheduler.Timeline
+	err    error
+	buried bool
+}
+
+func (s *goneAfterBury) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
+	now message.Milli) ([]message.UID, error) {
+	_, err := s.Timeline.Bury(ctx, ref, sequence, now)
+	s.buried = true
+	return []message.UID{"t-0123456789abcdef"}, err
+}
+
+func (s *goneAfterBury) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
+	if s.buried {
+		return nil, s.err
+	}
+	return s.Timeline.Find(ctx, ref)
+}
+
+func TestCancel_ThatLeftATombstoneIsNotAnsweredAsOfNothing(t *testing.T) {
+	for _, err := range []error{scheduler.ErrUnavailable, scheduler.ErrUnreadable, scheduler.ErrAmbiguousID} {
+		synctest.Test(t, func(t *testing.T) {
+			store := &goneAfterBury{err: err}
+			r := rig.New(t, 2, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
+			_, got := r.S.Cancel(t.Context(), scheduler.Ref{ID: "order-1", Topic: "orders"})
+			if !errors.Is(got, scheduler.ErrOutcomeUnknown) || !store.buried {
+				t.Errorf("%v: %v, want an unknown outcome", err, got)
+			}
+			store.buried = false
+			_, got = r.S.Cancel(t.Context(), scheduler.Ref{ID: "order-1", Topic: "orders", Key: "k", Keyed: true})
+			if errors.Is(got, scheduler.ErrOutcomeUnknown) || !errors.Is(got, err) || !store.buried {
+				t.Errorf("%v: %v of the one bucket of a key, where no tombstone is left beside a message", err, got)
+			}
+		})
+	}
+}
+
 // lostCancel loses the replies of the first cancels: they happen, or not, and nobody hears of it.
 type lostCancel struct {
 	scheduler.Timeline

@@ -12,9 +12,9 @@ import (
 type Steering interface {
 	// Cancel ends the waiting message with this uid, or reports why it cannot.
 	Cancel(ctx context.Context, uid message.UID, now message.Milli) (CancelResult, error)
-	// CancelNamed and AmendNamed do so in one step for the message of an exact name, AmendNamed with its due time alone.
-	// They act only if the name has one attempt, which waits, was certainly not delivered and is not due at that time yet.
-	// Else they answer that it is unknown, and the caller looks it up.
+	// CancelNamed and AmendNamed do so in one step for the message of an exact name; AmendNamed changes its due time
+	// alone. They act only on a name with a single attempt that is waiting, certain and not due yet. Otherwise the
+	// message is unknown to them, and the caller must look it up.
 	CancelNamed(ctx context.Context, ref Ref, now message.Milli) (CancelResult, error)
 	AmendNamed(ctx context.Context, ref Ref, a Amend, now message.Milli) (AmendResult, error)
 	// Bury leaves a tombstone for ref's id on ref's topic, which must be set: in the bucket of its key if the key is
@@ -27,7 +27,7 @@ type Steering interface {
 	// Browse looks at up to q.Limit messages of a bucket, ordered by time: the waiting ones (in the bucket first, then
 	// lane by lane) or the dead ones. Messages in flight are not among them.
 	Browse(ctx context.Context, bucket message.Bucket, q Browse) (Browsed, error)
-	// Claims lists up to limit claimed messages by uid, after the given one, whosever claims they are. Leased ones are not
+	// Claims lists up to limit claimed messages by uid, after the given one, of every leader. Leased ones are not
 	// among them.
 	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
 	// Requeue replaces a message by m, which waits in the same bucket under a new uid and under the name of the old
@@ -164,12 +164,16 @@ type RequeueResult struct {
 // TopicCount is how many messages of a topic wait, are in flight, and are dead. While messages move, the three counts
 // are not of the same instant, nor are those of two topics in a list. No count is ever negative.
 type TopicCount struct {
-	Topic                   string
-	Waiting, InFlight, Dead int
+	Topic   string `json:"topic"`
+	Waiting int    `json:"waiting"`
 	// Ready counts what consumers may pull now; Waiting counts it no more once TopicCount returns it. Leased counts those
 	// InFlight that consumers have leased.
+	Ready    int `json:"ready"`
+	InFlight int `json:"in_flight"`
+	Leased   int `json:"leased"`
 	// Held are those that wait behind another message of their key, due or not; Waiting counts them.
-	Ready, Leased, Held int
+	Held int `json:"held,omitempty"`
+	Dead int `json:"dead"`
 }
 
 const (
@@ -181,9 +185,9 @@ const (
 
 // Pause is a pattern whose topics are held back.
 type Pause struct {
-	Pattern string
-	By      string        // who asked for it
-	At      message.Milli // since when; 0 where the store's field is damaged
+	Pattern string        `json:"pattern"`
+	By      string        `json:"by"` // who asked for it
+	At      message.Milli `json:"at"` // since when; 0 where the store's field is damaged
 }
 
 // PauseChange is the beginning or the end of a pause.
@@ -198,8 +202,8 @@ type PauseChange struct {
 
 // Parked is a lane that holds messages back, with the reason in words for people.
 type Parked struct {
-	Lane message.Lane
-	Why  string
+	Lane message.Lane `json:"lane"`
+	Why  string       `json:"why"`
 }
 
 // Edit describes how a reschedule changes a waiting message. Fields that are not set leave the message's values.

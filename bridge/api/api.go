@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -41,10 +42,10 @@ type Config struct {
 	Rejects Rejects
 	// Intake finds pushes that no instance has accepted; nil for none.
 	Intake interface {
-		Look(ctx context.Context, q wire.WhyQuery) ([]wire.WhyPush, []wire.WhyPlace)
+		Look(ctx context.Context, q answer.WhyQuery) ([]answer.WhyPush, []answer.WhyPlace)
 	}
 	// Webhooks tells how the targets of webhooks do; nil for none.
-	Webhooks func() []wire.Webhook
+	Webhooks func() []answer.Webhook
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	// JournalMode is the journal's mode as in the settings, off, async or sync, for /v1/cluster. If empty, /v1/cluster

@@ -15,7 +15,7 @@ import (
 type Cluster interface {
 	// Cluster returns the term, the leader and the instances. It returns answer.ErrUnreachable while they cannot be
 	// read.
-	Cluster(ctx context.Context) (wire.Cluster, error)
+	Cluster(ctx context.Context) (answer.Cluster, error)
 	// Forget removes an instance that is gone. It may return answer.ErrNotGone and answer.ErrUnreachable.
 	Forget(ctx context.Context, instance string) error
 	// Resign makes the leader give leadership up. It may return the election errors of bridge/answer.
@@ -34,12 +34,10 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.Namespace = s.cfg.Namespace
 	if a.Instances == nil {
-		a.Instances = []wire.Instance{}
+		a.Instances = []answer.Instance{}
 	}
 	if parked, err := s.cfg.Service.ParkedLanes(ctx); err == nil { // without the lanes, the answer has the instances
-		for _, p := range parked[:min(len(parked), maxParked)] {
-			a.Parked = append(a.Parked, wire.Parked{Lane: string(p.Lane), Why: p.Why})
-		}
+		a.Parked = parked[:min(len(parked), maxParked)]
 	}
 	a.Journal = s.journalState(ctx)
 	a.Checks = s.ownChecks(ctx)

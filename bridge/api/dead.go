@@ -25,7 +25,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := wire.MessageList{Messages: []wire.Info{}}
+	a := answer.MessageList{Messages: []wire.Info{}}
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		page, next, err := s.cfg.Service.Dead(ctx, topic, after, limit)
 		if errors.Is(err, scheduler.ErrBadCursor) { // forged, or made when the number of buckets was another
@@ -60,14 +60,14 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 				return s.cfg.Service.RequeueMany(ctx, selected, how, progress)
 			})
 	}
-	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (wire.DeadResult, error) {
+	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (answer.DeadResult, error) {
 		accepted, err := s.cfg.Service.RequeueOne(ctx, ref, how)
 		accepted.Err = err
 		result := answer.Requeued(ref, accepted)
 		if result.Problem != nil {
-			return wire.DeadResult{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
+			return answer.DeadResult{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
 		}
-		return wire.DeadResult{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due),
+		return answer.DeadResult{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due),
 			State:   result.Answer.State,
 			Durable: s.cfg.Durable}, nil
 	})
@@ -89,8 +89,8 @@ func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
 				return s.cfg.Service.PurgeMany(ctx, selected, progress)
 			})
 	}
-	return s.named(w, r, "purge", &asked, func(ctx context.Context, ref scheduler.Ref) (wire.DeadResult, error) {
-		return wire.DeadResult{Purged: true}, s.cfg.Service.PurgeOne(ctx, ref)
+	return s.named(w, r, "purge", &asked, func(ctx context.Context, ref scheduler.Ref) (answer.DeadResult, error) {
+		return answer.DeadResult{Purged: true}, s.cfg.Service.PurgeOne(ctx, ref)
 	})
 }
 
@@ -100,7 +100,7 @@ const deadAtOnce = 16
 // named calls do for each of the named dead messages. For a single message the status is its result. For several
 // messages the answer has a result for each, in order, and a refusal does not affect the others.
 func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, asked *wire.DeadOrder,
-	do func(context.Context, scheduler.Ref) (wire.DeadResult, error)) error {
+	do func(context.Context, scheduler.Ref) (answer.DeadResult, error)) error {
 	if asked.DryRun {
 		return &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun,
 			Detail: "requires a selection, which it counts; here every message is named"}
@@ -127,7 +127,7 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 		if err == nil && ctx.Err() != nil { // the messages before it used up the time
 			err = fmt.Errorf("%w: not attempted within %s", scheduler.ErrUnavailable, s.cfg.Timeout)
 		}
-		var done wire.DeadResult
+		var done answer.DeadResult
 		if err == nil {
 			done, err = do(ctx, ref)
 		}

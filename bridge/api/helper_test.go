@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -105,13 +106,13 @@ func (nowhere) Send(_ context.Context, batch []*message.Message, done func(*mess
 
 // cluster answers as a test sets it.
 type cluster struct {
-	info    wire.Cluster
+	info    answer.Cluster
 	err     error
 	refusal error // of a resign, and of forgetting an instance
 	reasons []string
 }
 
-func (c *cluster) Cluster(context.Context) (wire.Cluster, error) { return c.info, c.err }
+func (c *cluster) Cluster(context.Context) (answer.Cluster, error) { return c.info, c.err }
 func (c *cluster) Forget(_ context.Context, instance string) error {
 	c.reasons = append(c.reasons, "forget "+instance)
 	return c.refusal

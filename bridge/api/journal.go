@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -75,7 +76,7 @@ func (s *Server) journaled(h handler) handler {
 const lagWithin = 3 * time.Second
 
 // lag returns nil while the lag cannot be read.
-func (s *Server) lag(ctx context.Context) *wire.Lag {
+func (s *Server) lag(ctx context.Context) *record.Lag {
 	ctx, stop := context.WithTimeout(ctx, lagWithin)
 	defer stop()
 	lag, err := s.cfg.Journal.Lag(ctx)
@@ -83,15 +84,14 @@ func (s *Server) lag(ctx context.Context) *wire.Lag {
 		s.log.Debug().Err(err).Msg("the journal's lag is not known")
 		return nil
 	}
-	oldest := wire.FormatTime(int64(lag.Oldest))
-	return &wire.Lag{Changes: lag.Changes, Bytes: lag.Bytes, Oldest: oldest, Quarantined: lag.Quarantined}
+	return &lag
 }
 
-func (s *Server) journalState(ctx context.Context) *wire.JournalState {
+func (s *Server) journalState(ctx context.Context) *answer.JournalState {
 	if s.cfg.JournalMode == "" {
 		return nil
 	}
-	a := &wire.JournalState{Mode: s.cfg.JournalMode}
+	a := &answer.JournalState{Mode: s.cfg.JournalMode}
 	if s.cfg.Journal != nil {
 		a.Lag = s.lag(ctx)
 	}
@@ -99,10 +99,7 @@ func (s *Server) journalState(ctx context.Context) *wire.JournalState {
 }
 
 func restored(dry bool) func(*record.RestoreReport) any {
-	return func(r *record.RestoreReport) any {
-		return wire.RestoreReport{DryRun: dry, Read: r.Read, Added: r.Added, Raised: r.Raised, Same: r.Same,
-			InFlight: r.InFlight, Newer: r.Newer}
-	}
+	return func(r *record.RestoreReport) any { r.DryRun = dry; return r }
 }
 
 // restore restores the messages that the journal has and the store lacks.
@@ -149,43 +146,20 @@ func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 	})
 }
 
+// verified has an empty list where there is none.
 func verified(r *record.VerifyReport) any {
-	a := wire.VerifyReport{InStore: r.InStore, InJournal: r.InJournal, Found: r.Found, Repaired: r.Repaired,
-		Differences: make([]wire.Difference, len(r.Differences))}
-	if a.Found == nil {
-		a.Found = map[string]int{}
+	if r.Found == nil {
+		r.Found = map[string]int{}
 	}
-	for i, d := range r.Differences {
-		a.Differences[i] = wire.Difference{
-			UID: string(d.UID), Bucket: int(d.Bucket), Kind: d.Kind, Store: stand(d.Store), Journal: stand(d.Journal),
-			Repaired: d.Repaired,
+	if r.Differences == nil {
+		r.Differences = []record.Difference{}
+	}
+	for i := range r.Quarantined {
+		if q := &r.Quarantined[i]; q.UIDs == nil {
+			q.UIDs = []message.UID{}
 		}
 	}
-	for _, f := range r.Refused {
-		a.Refused = append(a.Refused, wire.Refused{
-			UID: string(f.UID), Bucket: int(f.Bucket), From: f.From.String(), To: f.To.String(), Kind: f.Kind.String(),
-			At:         wire.FormatTime(int64(f.At)),
-			Unreadable: f.Unreadable,
-		})
-	}
-	for _, q := range r.Quarantined {
-		uids := make([]string, len(q.UIDs))
-		for i, uid := range q.UIDs {
-			uids[i] = string(uid)
-		}
-		a.Quarantined = append(a.Quarantined, wire.Quarantined{
-			Bucket: int(q.Bucket), Entry: q.ID, At: wire.FormatTime(int64(q.At)), Reason: q.Reason,
-			Known: q.Known, UIDs: uids,
-		})
-	}
-	return a
-}
-
-func stand(s record.Stand) *wire.Stand {
-	if s.State == message.StateNone {
-		return nil
-	}
-	return &wire.Stand{State: s.State.String(), Version: s.Version}
+	return r
 }
 
 // verify compares the store with the journal, and repairs or revives if requested.
@@ -221,12 +195,7 @@ func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
 	request := record.RedeliverRequest{Since: message.Milli(since.UnixMilli()), Topic: asked.Topic,
 		DryRun: asked.DryRun}
 	s.audit(r, "redeliver", asked.DryRun).Str("since", wire.FormatTime(int64(request.Since))).Str("topic", asked.Topic)
-	form := func(r *record.RedeliverReport) any {
-		return wire.RedeliverReport{
-			DryRun: asked.DryRun, Checked: r.Checked, Present: r.Present, Gone: r.Gone, Redelivered: r.Redelivered,
-			Unknown: r.Unknown, Failed: r.Failed,
-		}
-	}
+	form := func(r *record.RedeliverReport) any { r.DryRun = asked.DryRun; return r }
 	return long(s, w, r, s.redelivering, form,
 		func(ctx context.Context, progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
 			return s.cfg.Journal.Redeliver(ctx, request, progress)

@@ -54,7 +54,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var a wire.MessageList
+	var a answer.MessageList
 	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
 		// The lag is read first: a change written between the two reads is then both counted and shown, rather than
 		// neither.
@@ -67,11 +67,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 			a.Cursor = sealCursor(listMessages, l.mark(), fmt.Sprintf("%d %s", next.Due, next.UID))
 		}
 		if l.ID != "" && l.AfterUID == "" { // on the first page
-			rejects, err := s.cfg.Journal.Rejects(ctx, scheduler.Ref{ID: l.ID, Topic: l.Topic}, maxList)
+			a.Rejected, err = s.cfg.Journal.Rejects(ctx, scheduler.Ref{ID: l.ID, Topic: l.Topic}, maxList)
 			if err != nil {
 				return err
 			}
-			a.Rejected = rejected(rejects)
 		}
 		page, err = s.viewed(ctx, page, l.shown)
 		a.Messages = make([]wire.Info, len(page))
@@ -306,9 +305,9 @@ func (s *Server) forecast(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	a := wire.Forecast{Steps: make([]wire.ForecastStep, steps(f))}
+	a := record.Outlook{Steps: make([]record.Forecast, steps(f))}
 	for i := range a.Steps {
-		a.Steps[i].From = wire.FormatTime(int64(f.From + message.Milli(i)*f.Step))
+		a.Steps[i].From = f.From + message.Milli(i)*f.Step
 	}
 	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
 		before := f
@@ -375,7 +374,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var a wire.History
+	var a answer.History
 	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
 		lives, err := s.cfg.Journal.History(ctx, ref)
 		if err != nil {
@@ -386,61 +385,40 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 		}
 		for i := range lives {
 			l := &lives[i]
-			one := wire.Life{UID: string(l.UID), State: l.State.String(), Due: wire.FormatTime(int64(l.Due)),
-				Kind: l.Kind.String(), Other: string(l.Other), Reason: l.Reason,
+			one := answer.Life{UID: l.UID, State: l.State, Due: l.Due, Kind: l.Kind, Other: l.Other, Reason: l.Reason,
 				History: changeAnswers(l, mayRead(r), message.CeilMilli(s.cfg.Now())), Earlier: l.Earlier}
 			if i > 0 {
 				a.Others = append(a.Others, one)
 				continue
 			}
-			a.ID, a.UID, a.History, a.Earlier = cmp.Or(l.ID, one.UID), one.UID, one.History, one.Earlier
+			a.ID, a.UID, a.History, a.Earlier = cmp.Or(l.ID, string(l.UID)), l.UID, one.History, one.Earlier
 		}
 		if ref.ID == "" {
 			return nil
 		}
-		rejects, err := s.cfg.Journal.Rejects(ctx, ref, record.MaxLives)
-		a.Rejected = rejected(rejects)
+		a.Rejected, err = s.cfg.Journal.Rejects(ctx, ref, record.MaxLives)
 		return err
 	})
-}
-
-// rejected returns rejected pushes as the caller sees them.
-func rejected(rejects []scheduler.Rejected) (all []wire.RejectedPush) {
-	for i := range rejects {
-		r := &rejects[i]
-		all = append(all, wire.RejectedPush{UID: string(r.UID), Topic: r.Topic, At: wire.FormatTime(int64(r.At)),
-			Reason: r.Reason, Size: r.Size})
-	}
-	return all
 }
 
 // changeAnswers returns changes as the caller may see them. A caller that may only push sees the outcome of its message
 // and the time, but not where tarry runs, nor who else changed it. That a message which consumers pull became ready is
 // no change: it shows between those before and after.
-func changeAnswers(l *record.Life, whole bool, now message.Milli) []wire.Change {
-	all := make([]wire.Change, 0, len(l.Changes))
-	for i := range l.Changes {
-		c := &l.Changes[i]
-		one := wire.Change{
-			Version: c.Version, State: c.State.String(), At: wire.FormatTime(int64(c.At)),
-			Due: wire.FormatTime(int64(c.Due)), Bucket: int(c.Bucket),
-			Attempt: c.Attempt, Claimed: wire.FormatTime(int64(c.Claimed)), Kind: c.Kind.String(),
-			Other: string(c.Other),
+func changeAnswers(l *record.Life, whole bool, now message.Milli) []record.Change {
+	all := make([]record.Change, 0, len(l.Changes))
+	for i, c := range l.Changes {
+		if !whole {
+			c.Reason, _, _ = strings.Cut(c.Reason, "; content ") // a digest could confirm a guess
+			c.Instance, c.Address, c.Term, c.By, c.Stream, c.Sequence = "", "", 0, "", "", 0
 		}
-		one.Reason, _, _ = strings.Cut(c.Reason, "; content ") // a digest could confirm a guess
-		if whole {
-			one.Reason = c.Reason
-			one.Instance, one.Address, one.Term, one.By = c.Instance, c.Address, c.Term, c.By
-			one.Stream, one.Sequence = c.Stream, c.Sequence
-		}
-		all = append(all, one)
+		all = append(all, c)
 		until := now
 		if i+1 < len(l.Changes) {
 			until = l.Changes[i+1].At
 		}
 		if ready := max(c.Due, c.At); l.Pull && c.State == message.StateWaiting && ready <= until {
-			all = append(all, wire.Change{Version: c.Version, State: message.StateReady.String(),
-				At: wire.FormatTime(int64(ready)), Due: one.Due, Bucket: one.Bucket})
+			all = append(all, record.Change{Version: c.Version, State: message.StateReady, At: ready, Due: c.Due,
+				Bucket: c.Bucket})
 		}
 	}
 	return all

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -38,28 +39,28 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Message":         wire.Info{},
 		"Rescheduled":     wire.Rescheduled{},
 		"Report":          wire.Report{},
-		"MessageList":     wire.MessageList{},
-		"Lag":             wire.Lag{},
-		"Topics":          wire.Topics{},
-		"TopicCounts":     wire.TopicCounts{},
-		"Pause":           wire.Pause{},
-		"Paused":          wire.Paused{},
-		"History":         wire.History{},
-		"Life":            wire.Life{},
-		"RejectedPush":    wire.RejectedPush{},
-		"Change":          wire.Change{},
-		"Forecast":        wire.Forecast{},
-		"RestoreReport":   wire.RestoreReport{},
-		"VerifyReport":    wire.VerifyReport{},
-		"Difference":      wire.Difference{},
-		"RedeliverReport": wire.RedeliverReport{},
-		"Cluster":         wire.Cluster{},
-		"Instance":        wire.Instance{},
-		"Ready":           wire.Ready{},
+		"MessageList":     answer.MessageList{},
+		"Lag":             record.Lag{},
+		"Topics":          answer.Topics{},
+		"TopicCounts":     answer.TopicCounts{},
+		"Pause":           scheduler.Pause{},
+		"Paused":          answer.Paused{},
+		"History":         answer.History{},
+		"Life":            answer.Life{},
+		"RejectedPush":    scheduler.Rejected{},
+		"Change":          record.Change{},
+		"Forecast":        record.Outlook{},
+		"RestoreReport":   record.RestoreReport{},
+		"VerifyReport":    record.VerifyReport{},
+		"Difference":      record.Difference{},
+		"RedeliverReport": record.RedeliverReport{},
+		"Cluster":         answer.Cluster{},
+		"Instance":        answer.Instance{},
+		"Ready":           answer.Ready{},
 		"Reject":          wire.Rejected{},
-		"RejectList":      wire.RejectList{},
-		"RequeuedReject":  wire.RequeuedReject{},
-		"Check":           wire.Check{},
+		"RejectList":      answer.RejectList{},
+		"RequeuedReject":  answer.RequeuedReject{},
+		"Check":           answer.Check{},
 		"Settled":         wire.Settled{},
 		"SettledMany":     wire.SettledMany{},
 	} {
@@ -95,7 +96,7 @@ func fieldsOf(of reflect.Type) (fields, required []string) {
 			continue
 		}
 		fields = append(fields, name)
-		if !strings.Contains(options, "omitempty") {
+		if !strings.Contains(options, "omit") {
 			required = append(required, name)
 		}
 	}
@@ -124,7 +125,7 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		{"schemas/State/enum", message.Words()}, {"schemas/Kind/enum", kinds},
 		{"schemas/DifferenceKind/enum", []string{record.MissingInStore, record.EndedInStore, record.MissingInJournal,
 			record.StoreOlder, record.StoreNewer}},
-		{"schemas/Instance/properties/role/enum", []string{wire.RoleLeader, wire.RoleStandby, wire.RoleGone}},
+		{"schemas/Instance/properties/role/enum", []string{answer.RoleLeader, answer.RoleStandby, answer.RoleGone}},
 		{"schemas/Cluster/properties/journal/properties/mode/enum",
 			[]string{journalOff, journalAsync, journalSync}},
 		{"schemas/Push/properties/on_duplicate/enum", []string{wire.Reject, wire.Keep, wire.Replace, wire.Debounce}},

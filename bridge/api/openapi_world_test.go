@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -90,15 +91,15 @@ func full() *world {
 					}}, nil
 			},
 		},
-		cluster: &cluster{info: wire.Cluster{
-			Term: 42, Leader: &wire.Leader{Instance: "t1", Address: "10.0.0.1:7070",
+		cluster: &cluster{info: answer.Cluster{
+			Term: 42, Leader: &answer.Leader{Instance: "t1", Address: "10.0.0.1:7070",
 				Since: wire.FormatTime(noon.UnixMilli())},
-			Instances: []wire.Instance{
-				{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Ready: true, CanLead: true, Version: "v1",
+			Instances: []answer.Instance{
+				{Instance: "t1", Address: "10.0.0.1:7070", Role: answer.RoleLeader, Ready: true, CanLead: true, Version: "v1",
 					Lacks: []string{"nats"}},
-				{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2", OtherStore: true,
+				{Instance: "t2", Address: "10.0.0.2:7070", Role: answer.RoleStandby, Version: "v2", OtherStore: true,
 					Linked: true, Differs: []string{"topics"}, Restored: "7 at " + wire.FormatTime(noon.UnixMilli())},
-				{Instance: "t3", Address: "10.0.0.3:7070", Role: wire.RoleGone, Version: "v2",
+				{Instance: "t3", Address: "10.0.0.3:7070", Role: answer.RoleGone, Version: "v2",
 					Seen: wire.FormatTime(noon.UnixMilli())}},
 		}},
 		rejects: newRejects(),
@@ -177,10 +178,10 @@ func (w *world) config(c *api.Config) {
 // intakeOf has one push that nobody has accepted.
 type intakeOf struct{}
 
-func (intakeOf) Look(_ context.Context, q wire.WhyQuery) ([]wire.WhyPush, []wire.WhyPlace) {
-	return []wire.WhyPush{{ID: "a", UID: string(uidB), Key: "k", Topic: "a.b", At: wire.FormatTime(int64(later)),
+func (intakeOf) Look(_ context.Context, q answer.WhyQuery) ([]answer.WhyPush, []answer.WhyPlace) {
+	return []answer.WhyPush{{ID: "a", UID: string(uidB), Key: "k", Topic: "a.b", At: wire.FormatTime(int64(later)),
 			Why: &wire.Why{Word: string(message.WhyInIntake), Detail: "no instance has accepted it"}}},
-		[]wire.WhyPlace{{Place: "intake", Read: 5}, {Place: "aside", Error: "away"}}
+		[]answer.WhyPlace{{Place: "intake", Read: 5}, {Place: "aside", Error: "away"}}
 }
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

@@ -180,8 +180,8 @@ func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.
 	return nil, err
 }
 
-// attemptNonce returns the nonce of a poll that its client may repeat. Nobody else can ask for it who does not know the
-// token and has not the caller's name.
+// attemptNonce returns the nonce of a poll that its client may repeat. To ask for it takes the token and the caller's
+// name.
 func attemptNonce(caller, topic, token string) scheduler.Nonce {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q", caller, topic, token))
 	return max(scheduler.Nonce(binary.BigEndian.Uint64(sum[:])), 1)
@@ -197,7 +197,7 @@ func (s *Server) leases(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := wire.MessageList{Messages: []wire.Info{}}
+	a := answer.MessageList{Messages: []wire.Info{}}
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		all, next, err := s.cfg.Service.LeasesOf(ctx, topic, after, limit)
 		for i := range all {

@@ -75,7 +75,7 @@ func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := wire.RejectList{Rejects: []wire.Rejected{}}
+	a := answer.RejectList{Rejects: []wire.Rejected{}}
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		page, next, err := s.cfg.Rejects.List(ctx, q)
 		a.Rejects = append(a.Rejects, page...)
@@ -195,7 +195,7 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 					away = kept
 				}
 			}
-			results[i] = wire.RequeuedReject{
+			results[i] = answer.RequeuedReject{
 				Sequence: all[i], ID: result.Answer.ID, UID: result.Answer.UID,
 				Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
 				Durable: result.Answer.Durable, Duplicate: result.Answer.Duplicate, Merged: result.Answer.Merged,

@@ -164,12 +164,12 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 		t, 200, ""); a.raw != `{"namespace":"test","term":0,"leader":null,"instances":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
-	c.info = wire.Cluster{
-		Term: 42, Leader: &wire.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: wire.FormatTime(1896076800123)},
-		Instances: []wire.Instance{
-			{Instance: "t1", Address: "10.0.0.1:7070", Role: wire.RoleLeader, Ready: true, CanLead: true,
+	c.info = answer.Cluster{
+		Term: 42, Leader: &answer.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: wire.FormatTime(1896076800123)},
+		Instances: []answer.Instance{
+			{Instance: "t1", Address: "10.0.0.1:7070", Role: answer.RoleLeader, Ready: true, CanLead: true,
 				Version: "v1"},
-			{Instance: "t2", Address: "10.0.0.2:7070", Role: wire.RoleStandby, Version: "v2"}},
+			{Instance: "t2", Address: "10.0.0.2:7070", Role: answer.RoleStandby, Version: "v2"}},
 	}
 	want := `{"namespace":"test","term":42,"leader":{"instance":"t1","address":"10.0.0.1:7070",` +
 		`"since":"2030-01-31T08:00:00.123Z"},"instances":[` +
@@ -190,7 +190,7 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 
 func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 	t.Parallel()
-	c := &cluster{info: wire.Cluster{Leader: &wire.Leader{Instance: "t9", Address: "10.0.0.9:7070"}}}
+	c := &cluster{info: answer.Cluster{Leader: &answer.Leader{Instance: "t9", Address: "10.0.0.9:7070"}}}
 	d := open(t, func(cfg *api.Config) { cfg.Cluster = c })
 	long := strings.Repeat("x", 300)
 	for _, body := range []string{"", " \n", "{}", `{"reason":null}`, `{"reason":"new kernel"}`, `{"reason":"a\nb"}`,

@@ -10,16 +10,6 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-func counted(c *scheduler.TopicCount) wire.TopicCount {
-	return wire.TopicCount{Topic: c.Topic, Waiting: c.Waiting, Ready: c.Ready, InFlight: c.InFlight, Leased: c.Leased,
-		Held: c.Held,
-		Dead: c.Dead}
-}
-
-func paused(p *scheduler.Pause) wire.Pause {
-	return wire.Pause{Pattern: p.Pattern, By: p.By, At: wire.FormatTime(int64(p.At))}
-}
-
 // topics lists the topics that have messages, in the order of their names, with the numbers of their messages.
 func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	after, limit := "", defaultList
@@ -30,7 +20,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := wire.Topics{Topics: []wire.TopicCount{}, Paused: []wire.Pause{}}
+	a := answer.Topics{Topics: []answer.TopicCount{}, Paused: []scheduler.Pause{}}
 	if s.cfg.Webhooks != nil {
 		a.Webhooks = s.cfg.Webhooks()
 	}
@@ -53,13 +43,10 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		for i := range counts {
-			a.Topics = append(a.Topics, counted(&counts[i]))
-			a.Topics[i].Why = answer.Why(parked[counts[i].Topic])
+			a.Topics = append(a.Topics, answer.TopicCount{TopicCount: counts[i], Why: answer.Why(parked[counts[i].Topic])})
 		}
 		pauses, err := s.cfg.Service.Pauses(ctx)
-		for i := range pauses {
-			a.Paused = append(a.Paused, paused(&pauses[i]))
-		}
+		a.Paused = append(a.Paused, pauses...)
 		return err
 	})
 }
@@ -70,13 +57,13 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.CheckOneTopic(topic); err != nil {
 		return err
 	}
-	var a wire.TopicCounts
+	var a answer.TopicCounts
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		count, err := s.cfg.Service.TopicCount(ctx, topic)
 		if err != nil {
 			return err
 		}
-		a.TopicCount = counted(&count)
+		a.TopicCount.TopicCount = count
 		parked, err := s.cfg.Service.ParkedTopics(ctx, []string{topic})
 		if err != nil {
 			return err
@@ -84,8 +71,8 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 		a.Why = answer.Why(parked[topic])
 		pauses, err := s.cfg.Service.Pauses(ctx)
 		for i := range pauses { // the topic's own pause, or else the first that matches
-			if p := paused(&pauses[i]); p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {
-				a.Paused = &p
+			if p := &pauses[i]; p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {
+				a.Paused = p
 			}
 		}
 		return err
@@ -103,7 +90,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	s.audit(r, "pause", false).Str("topic", pattern)
 	return s.done(w, r, func(ctx context.Context) (any, error) {
 		inEffect, err := s.cfg.Service.Pause(ctx, pattern, by)
-		return wire.Paused{Pattern: pattern, Paused: true, By: by, InEffect: inEffect}, err
+		return answer.Paused{Pattern: pattern, Paused: true, By: by, InEffect: inEffect}, err
 	})
 }
 
@@ -120,7 +107,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 			err = refusal(http.StatusNotFound, WordNotPaused,
 				"%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
 		}
-		return wire.Paused{Pattern: pattern, InEffect: inEffect}, err
+		return answer.Paused{Pattern: pattern, InEffect: inEffect}, err
 	})
 }
 

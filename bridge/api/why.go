@@ -28,7 +28,7 @@ const (
 // whyList answers where the messages of an id, a topic or a key are, and why, and how far it looked. A place that does
 // not answer does not keep the others from being told.
 func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
-	q := wire.WhyQuery{Prefix: s.cfg.Prefix, Most: whyMost, See: sight(r)}
+	q := answer.WhyQuery{Prefix: s.cfg.Prefix, Most: whyMost, See: sight(r)}
 	values, err := query(r, "id", "topic", "key")
 	p := params{values, err}
 	p.read("id", func(text string) error { q.ID = text; return wire.CheckID(text) })
@@ -49,11 +49,11 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 	}
 	// All places are asked at once: one that does not answer leaves the others their time.
 	var (
-		store, journal, rejects wire.WhyPlace
+		store, journal, rejects answer.WhyPlace
 		found                   []message.Info
 		rows                    []record.Record
-		refused, pushes         []wire.WhyPush
-		looked                  []wire.WhyPlace
+		refused, pushes         []answer.WhyPush
+		looked                  []answer.WhyPlace
 		asked                   sync.WaitGroup
 		broken                  atomic.Pointer[any]
 	)
@@ -81,7 +81,7 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 	if p := broken.Load(); p != nil {
 		panic(*p)
 	}
-	a := wire.WhyList{Messages: []wire.Info{}, Pushes: append(refused, pushes...)}
+	a := answer.WhyList{Messages: []wire.Info{}, Pushes: append(refused, pushes...)}
 	known := map[message.UID]bool{}
 	for _, i := range append(found, s.whyRows(ctx, found, rows)...) {
 		if !known[i.UID] && (q.See == nil || q.See(i.Topic)) {
@@ -91,7 +91,7 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 			a.Messages = append(a.Messages, one)
 		}
 	}
-	for _, p := range append([]wire.WhyPlace{store, journal, rejects}, looked...) {
+	for _, p := range append([]answer.WhyPlace{store, journal, rejects}, looked...) {
 		if p.Place != "" {
 			// The place says what does not answer.
 			p.Error = strings.TrimPrefix(p.Error, scheduler.ErrUnavailable.Error()+": ")
@@ -107,9 +107,9 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 }
 
 // whyStore returns the messages that the store has and the viewer may see.
-func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery, by *scheduler.Viewer) (found []message.Info,
-	p wire.WhyPlace) {
-	p = wire.WhyPlace{Place: "store", Read: 1, Whole: true}
+func (s *Server) whyStore(ctx context.Context, q *answer.WhyQuery, by *scheduler.Viewer) (found []message.Info,
+	p answer.WhyPlace) {
+	p = answer.WhyPlace{Place: "store", Read: 1, Whole: true}
 	var uids []message.UID
 	var err error
 	if q.ID == "" {
@@ -142,8 +142,8 @@ func (s *Server) whyStore(ctx context.Context, q *wire.WhyQuery, by *scheduler.V
 }
 
 // whyJournal returns the rows that the journal has.
-func (s *Server) whyJournal(ctx context.Context, q *wire.WhyQuery) (records []record.Record, p wire.WhyPlace) {
-	p = wire.WhyPlace{Place: "journal"}
+func (s *Server) whyJournal(ctx context.Context, q *answer.WhyQuery) (records []record.Record, p answer.WhyPlace) {
+	p = answer.WhyPlace{Place: "journal"}
 	list := record.RecordQuery{ID: q.ID, Topic: q.Topic, Key: q.Key, Limit: whyShown, Latest: true}
 	if message.IsUID(q.ID) {
 		list.ID = ""
@@ -186,16 +186,16 @@ func (s *Server) whyRows(ctx context.Context, found []message.Info, rows []recor
 }
 
 // whyRejects returns the pushes that were refused although NATS had acknowledged them.
-func (s *Server) whyRejects(ctx context.Context, q *wire.WhyQuery) (pushes []wire.WhyPush, p wire.WhyPlace) {
+func (s *Server) whyRejects(ctx context.Context, q *answer.WhyQuery) (pushes []answer.WhyPush, p answer.WhyPlace) {
 	rejects, next, err := s.cfg.Rejects.List(ctx, answer.RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown,
 		See: q.See})
-	p = wire.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
+	p = answer.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
 	if err != nil && !errors.Is(err, answer.ErrNoRejects) {
 		p.Error = answer.Problem(err).Detail
 	}
 	for i := range rejects {
 		if one := &rejects[i]; q.Key == "" || q.Key == one.Key {
-			pushes = append(pushes, wire.WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
+			pushes = append(pushes, answer.WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
 				Why: &wire.Why{Word: string(message.WhyRejected), Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
 		}
 	}

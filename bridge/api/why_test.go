@@ -89,13 +89,13 @@ func TestWhy_TellsAProducerOfItsOwn(t *testing.T) {
 }
 
 // lookers are pushes that no instance has accepted.
-type lookers []wire.WhyPush
+type lookers []answer.WhyPush
 
-func (l lookers) Look(_ context.Context, q wire.WhyQuery) (found []wire.WhyPush, looked []wire.WhyPlace) {
+func (l lookers) Look(_ context.Context, q answer.WhyQuery) (found []answer.WhyPush, looked []answer.WhyPlace) {
 	for _, push := range l {
 		if q.See == nil || q.See(push.Topic) {
 			found = append(found, push)
 		}
 	}
-	return found, []wire.WhyPlace{{Place: "intake", Read: len(l), Whole: true}}
+	return found, []answer.WhyPlace{{Place: "intake", Read: len(l), Whole: true}}
 }

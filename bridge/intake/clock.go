@@ -33,7 +33,7 @@ type ClockSampler struct {
 	cfg ClockConfig
 	log zerolog.Logger
 
-	sampling sync.Mutex // held while a sample is taken
+	sampling chan struct{} // capacity 1: full while a sample is taken
 
 	mu    sync.Mutex
 	last  clockSample
@@ -118,6 +118,9 @@ func (c *ClockSampler) saw(s clockSample) {
 	if !before.taken {
 		return
 	}
+	if s.leader != before.leader {
+		c.cfg.Clock.Forget(ClockSource) // it was another server's
+	}
 	if apart := s.sequence - c.marks[1].sequence; !c.marks[1].taken || apart >= message.Comparable/4 {
 		if c.marks[0] = c.marks[1]; !c.marks[0].taken {
 			c.marks[0] = s
@@ -150,7 +153,8 @@ func (c *ClockSampler) saw(s clockSample) {
 
 // NewClockSampler returns a ClockSampler. Every field of cfg must be set.
 func NewClockSampler(cfg ClockConfig) *ClockSampler {
-	return &ClockSampler{cfg: cfg, log: cfg.Log.With().Str("component", "clock").Logger()}
+	return &ClockSampler{cfg: cfg, log: cfg.Log.With().Str("component", "clock").Logger(),
+		sampling: make(chan struct{}, 1)}
 }
 
 // Run samples every second until ctx ends. Without an intake stream, or with a server that is too old to report its
@@ -188,8 +192,12 @@ func (c *ClockSampler) first(ctx context.Context) error {
 
 // sample takes one sample; it returns false if the answer holds no time.
 func (c *ClockSampler) sample(ctx context.Context) (bool, error) {
-	c.sampling.Lock()
-	defer c.sampling.Unlock()
+	select {
+	case c.sampling <- struct{}{}:
+		defer func() { <-c.sampling }()
+	case <-ctx.Done():
+		return false, context.Cause(ctx)
+	}
 	if !c.cfg.Conn.IsConnected() {
 		return false, nats.ErrDisconnected
 	}

@@ -98,15 +98,15 @@ type floor struct {
 	at        time.Time
 }
 
-// floorLate is how long a push may be worked on or come again before it counts as stuck.
-const floorLate = 30 * time.Second
+// stuckAfter is how long a push may be worked on or come again before it counts as stuck.
+const stuckAfter = 30 * time.Second
 
 func (f *floor) moves(info *consumerInfo, now time.Time) error {
 	if info.Floor.Stream >= f.delivered || info.Delivered.Stream < f.delivered || f.at.IsZero() {
 		f.delivered, f.at = info.Delivered.Stream, now
 		return nil
 	}
-	if late := now.Sub(f.at); late > floorLate {
+	if late := now.Sub(f.at); late > stuckAfter {
 		return fmt.Errorf("push %d of the intake is not acknowledged for %s", info.Floor.Stream+1,
 			late.Round(time.Second))
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -19,9 +20,9 @@ const lookShown = 100
 
 // Look finds pushes that no instance has accepted. Of the intake it reads those of the topic alone, where one is named.
 // It takes nothing from the streams.
-func (c *Contents) Look(ctx context.Context, q wire.WhyQuery) (found []wire.WhyPush, looked []wire.WhyPlace) {
+func (c *Contents) Look(ctx context.Context, q answer.WhyQuery) (found []answer.WhyPush, looked []answer.WhyPlace) {
 	read := func(place, stream, filter string, see func(*jetstream.RawStreamMsg)) {
-		p := wire.WhyPlace{Place: place, Whole: true}
+		p := answer.WhyPlace{Place: place, Whole: true}
 		if err := c.each(ctx, stream, filter, func(raw *jetstream.RawStreamMsg) bool {
 			if q.Most == 0 || len(found) >= lookShown {
 				p.Whole = false
@@ -39,7 +40,7 @@ func (c *Contents) Look(ctx context.Context, q wire.WhyQuery) (found []wire.WhyP
 		looked = append(looked, p)
 	}
 	take := func(subject string, header map[string][]string, place link.Place, why *wire.Why) {
-		push := wire.WhyPush{Topic: strings.TrimPrefix(subject, q.Prefix+"."), At: wire.FormatTime(place.At.UnixMilli()),
+		push := answer.WhyPush{Topic: strings.TrimPrefix(subject, q.Prefix+"."), At: wire.FormatTime(place.At.UnixMilli()),
 			Why: why}
 		for name, values := range header {
 			switch http.CanonicalHeaderKey(name) {

@@ -2,6 +2,7 @@ package intake_test
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -134,13 +135,20 @@ func stranded(t *testing.T, server *lab.NATS, ns string, n int) jetstream.Stream
 	}
 	nc.Close()
 	server.Stop()
-	messages := filepath.Join(server.Dir(), "store", "jetstream", "$G", "streams", link.StreamName(ns), "msgs")
+	stream := filepath.Join(server.Dir(), "store", "jetstream", "$G", "streams", link.StreamName(ns))
+	messages := filepath.Join(stream, "msgs")
 	kept := filepath.Join(t.TempDir(), "msgs")
 	if err := os.CopyFS(kept, os.DirFS(messages)); err != nil {
 		t.Fatal(err)
 	}
 	server.Restart()
 	taken(false)
+	lab.Eventually(t, 10*time.Second, func() error { // 2.9 may not write it when it stops
+		if floor := ackFloor(t, stream); floor <= uint64(n) { // the first push is of taken
+			return fmt.Errorf("the consumer's file says that all up to %d is acknowledged", floor)
+		}
+		return nil
+	})
 	server.Stop()
 	if err := errors.Join(os.RemoveAll(messages), os.CopyFS(messages, os.DirFS(kept))); err != nil {
 		t.Fatal(err)
@@ -151,6 +159,23 @@ func stranded(t *testing.T, server *lab.NATS, ns string, n int) jetstream.Stream
 		t.Fatalf("the stream holds %d messages, it was to hold %d", left.Msgs, n)
 	}
 	return left
+}
+
+// ackFloor returns up to which message the file of a stream's consumer says that all is acknowledged: after two bytes,
+// the second of the numbers in it.
+func ackFloor(t *testing.T, stream string) uint64 {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(stream, "obs", "*", "o.dat"))
+	if err != nil || len(files) != 1 {
+		t.Fatalf("the consumers' files are %q, %v", files, err)
+	}
+	state, err := os.ReadFile(files[0])
+	if err != nil || len(state) < 2 {
+		return 0 // it is being written
+	}
+	_, size := binary.Uvarint(state[2:])
+	floor, _ := binary.Uvarint(state[2+max(size, 0):])
+	return floor
 }
 
 // accepting is an Acceptor that has every push at once.

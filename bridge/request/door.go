@@ -143,5 +143,5 @@ func callOf(subject string, h nats.Header) string {
 	return string(append(binary.BigEndian.AppendUint16(nil, message.Hash(group)), digest[:callDigest]...))
 }
 
-// callDigest is how many bytes of a digest distinguish the calls of some minutes.
+// callDigest is the length of the digest in a call: in 12 bytes no two of some minutes are alike.
 const callDigest = 12

@@ -26,8 +26,8 @@ type Delivery struct {
 	Attempt        int       // from 1 up
 }
 
-// Handler handles a message. With nil it is done. An error sends it back for the next retry of its schedule, after
-// the last of which it is dead; see [Dead] and [RetryIn]. So does a panic.
+// A Handler processes one message. Returning nil acknowledges it. An error or a panic schedules the next retry, and
+// after the last one the message is dead; see [Dead] and [RetryIn].
 //
 // The context ends when the message must be left alone: its lease is lost ([ErrLeaseLost]), its time-out is over, or
 // Consume stops waiting for it ([ErrDrained]). context.Cause tells which.

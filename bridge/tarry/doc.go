@@ -77,7 +77,7 @@
 //
 //	err := tarry.Consume(ctx, tarry.FromJetStream(client, consumer), handle, tarry.Concurrency(20))
 //
-// Whoever reads otherwise sends back a message by [Client.Retry], and tarry delivers it again:
+// A consumer that reads otherwise sends back a message by [Client.Retry], and tarry delivers it again:
 //
 //	if err := handle(msg); err != nil {
 //		if _, err := client.Retry(ctx, msg, err.Error()); err != nil {

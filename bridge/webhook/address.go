@@ -82,14 +82,16 @@ func local(ip netip.Addr) bool {
 }
 
 // newClient returns a client that uses no proxy, follows no redirect and dials no address that guard refuses.
-func newClient(allow []netip.Prefix, own []net.Addr) *http.Client {
-	dialer := &net.Dialer{Timeout: 10 * time.Second, Control: newGuard(allow, own).control}
-	return &http.Client{
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-		Transport: &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,
+func (s *Service) newClient(allow []netip.Prefix) *http.Client {
+	c := &http.Client{Transport: s.cfg.Transport,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	if c.Transport == nil {
+		dialer := &net.Dialer{Timeout: 10 * time.Second, Control: newGuard(allow, s.cfg.Own).control}
+		c.Transport = &http.Transport{DialContext: dialer.DialContext, ForceAttemptHTTP2: true, DisableCompression: true,
 			TLSHandshakeTimeout: 10 * time.Second, MaxIdleConnsPerHost: 64, IdleConnTimeout: 90 * time.Second,
 			MaxResponseHeaderBytes: 64 << 10,
 			// A connection that fell silent would else fail every request until the kernel gives it up.
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}},
+			HTTP2: &http.HTTP2Config{SendPingTimeout: 5 * time.Second, PingTimeout: 5 * time.Second}}
 	}
+	return c
 }

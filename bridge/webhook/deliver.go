@@ -16,6 +16,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -31,11 +32,11 @@ type Target struct {
 }
 
 // View returns how the targets do, by pattern, as this instance has seen it.
-func (s *Service) View() []wire.Webhook {
-	var all []wire.Webhook
+func (s *Service) View() []answer.Webhook {
+	var all []answer.Webhook
 	for pattern, t := range *s.targets.Load() {
 		t.mu.Lock()
-		w := wire.Webhook{Pattern: pattern, Outcome: t.last}
+		w := answer.Webhook{Pattern: pattern, Outcome: t.last}
 		if at, err := url.Parse(t.URL); err == nil { // what follows may be secret
 			w.Target = at.Scheme + "://" + at.Host
 		}
@@ -48,7 +49,7 @@ func (s *Service) View() []wire.Webhook {
 		t.mu.Unlock()
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b wire.Webhook) int { return cmp.Compare(a.Pattern, b.Pattern) })
+	slices.SortFunc(all, func(a, b answer.Webhook) int { return cmp.Compare(a.Pattern, b.Pattern) })
 	return all
 }
 

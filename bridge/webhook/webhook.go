@@ -37,6 +37,8 @@ type Config struct {
 	Instance, Version string
 	// Own are this process's listeners, which no target may be.
 	Own []net.Addr
+	// Transport sends the requests if it is set, and judges no address.
+	Transport http.RoundTripper
 	// Drain is how long Run waits for answers once it stops.
 	Drain      time.Duration
 	Log        zerolog.Logger
@@ -85,7 +87,7 @@ func New(cfg Config) *Service {
 			Buckets: prometheus.ExponentialBuckets(0.002, 3, 10)}),
 	}
 	cfg.Registerer.MustRegister(s.posts, s.seconds)
-	s.client.Store(newClient(nil, cfg.Own))
+	s.client.Store(s.newClient(nil))
 	s.targets.Store(&map[string]*target{})
 	return s
 }
@@ -98,7 +100,7 @@ func (s *Service) Use(all []Target, allow []netip.Prefix) error {
 		return err
 	}
 	// Before the targets that need it. Connections to what is no more allowed end with the client that made them.
-	s.client.Swap(newClient(allow, s.cfg.Own)).CloseIdleConnections()
+	s.client.Swap(s.newClient(allow)).CloseIdleConnections()
 	for _, t := range next {
 		t.closed.Store(0)
 	}

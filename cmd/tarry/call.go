@@ -15,6 +15,7 @@ import (
 
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // caller is one call of an instance from the command line.
@@ -243,6 +244,12 @@ func (c clock) at(text string) string {
 		return text
 	}
 	return t.In(c.zone).Format("2006-01-02T15:04:05.000Z07:00") + " (" + away(t.Sub(c.now())) + ")"
+}
+
+// milli is at for a time that is not text; no time is empty.
+func (c clock) milli(m message.Milli) string {
+	text, _ := m.MarshalText() // cannot fail
+	return c.at(string(text))
 }
 
 // width returns the maximum width of a column of times.

@@ -9,8 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func newCluster(o outside) *cobra.Command {
@@ -21,11 +22,11 @@ func newCluster(o outside) *cobra.Command {
 	}
 	cmd.AddCommand(newForget(o))
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return shows(c, clusterText)(get[wire.Cluster](c, cmd, "/v1/cluster"))
+		return shows(c, clusterText)(get[answer.Cluster](c, cmd, "/v1/cluster"))
 	})
 }
 
-func clusterText(t clock, c *wire.Cluster) string {
+func clusterText(t clock, c *answer.Cluster) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "namespace %s, term %d, ", c.Namespace, c.Term)
 	if c.Leader == nil {
@@ -34,7 +35,7 @@ func clusterText(t clock, c *wire.Cluster) string {
 		fmt.Fprintf(&b, "%s at %s leads since %s\n", c.Leader.Instance, c.Leader.Address, t.at(c.Leader.Since))
 	}
 	if c.Journal != nil {
-		lost := slices.ContainsFunc(c.Checks, func(k wire.Check) bool { return k.Name == "journal" && !k.OK })
+		lost := slices.ContainsFunc(c.Checks, func(k answer.Check) bool { return k.Name == "journal" && !k.OK })
 		b.WriteString("journal " + journalText(t, c.Journal.Mode, c.Journal.Lag, lost) + "\n")
 	}
 	if lacks := missing(c.Checks); lacks != "" {
@@ -66,8 +67,8 @@ func clusterText(t clock, c *wire.Cluster) string {
 }
 
 // state says how an instance is, in the words of tarry health.
-func state(t clock, i *wire.Instance) string {
-	if i.Role == wire.RoleGone {
+func state(t clock, i *answer.Instance) string {
+	if i.Role == answer.RoleGone {
 		return "last seen " + t.at(i.Seen)
 	}
 	text := "ready"
@@ -102,7 +103,7 @@ func newForget(o outside) *cobra.Command {
 
 // journalText describes the journal's mode, its lag, and the number of entries that it could not hold. While it does
 // not answer, what it had when it last did is not called up to date.
-func journalText(t clock, mode string, lag *wire.Lag, lost bool) string {
+func journalText(t clock, mode string, lag *record.Lag, lost bool) string {
 	switch {
 	case mode == "off":
 		return mode

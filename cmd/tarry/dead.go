@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
@@ -48,7 +49,7 @@ to --cursor.`,
 	})
 }
 
-func deadPage(t clock, l *wire.MessageList, first bool) page {
+func deadPage(t clock, l *answer.MessageList, first bool) page {
 	rows := [][]string{{"DIED", "UID", "TOPIC", "ID", "REASON"}}
 	for i := range l.Messages {
 		m := &l.Messages[i]
@@ -126,7 +127,7 @@ may have seen it. A cancel of it answers maybe_delivered, and reschedule and run
 			return err
 		}
 		order["id"] = args[0]
-		r, raw, err := post[wire.DeadResult](c, cmd, "/v1/dead/requeue", order)
+		r, raw, err := post[answer.DeadResult](c, cmd, "/v1/dead/requeue", order)
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string { return lookFor(p.UID) }), c.json)
 		}

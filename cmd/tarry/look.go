@@ -9,9 +9,11 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func newGet(o outside) *cobra.Command {
@@ -94,7 +96,7 @@ aside, and in the rejects. The last line says how far it looked.`,
 		if len(args) == 1 {
 			q.Set("id", args[0])
 		}
-		a, raw, err := get[wire.WhyList](c, cmd, client.WithQuery("/v1/why", q))
+		a, raw, err := get[answer.WhyList](c, cmd, client.WithQuery("/v1/why", q))
 		if err != nil {
 			return answered(err, c.json)
 		}
@@ -113,7 +115,7 @@ journal.keep.
 - Did its request to tarry.NAMESPACE.push.SUBJECT come back with an error?
 `
 
-func whyText(t clock, a *wire.WhyList) string {
+func whyText(t clock, a *answer.WhyList) string {
 	var b strings.Builder
 	one := func(id, uid, topic, state, when string, w *wire.Why, last *wire.Try) {
 		if id != uid && uid != "" {
@@ -195,7 +197,7 @@ to --cursor.`,
 	})
 }
 
-func listPage(t clock, l *wire.MessageList, first bool) page {
+func listPage(t clock, l *answer.MessageList, first bool) page {
 	rows := [][]string{{"DUE", "STATE", "UID", "TOPIC", "ID", "WHY"}}
 	for i := range l.Messages {
 		m := &l.Messages[i]
@@ -217,8 +219,8 @@ func listPage(t clock, l *wire.MessageList, first bool) page {
 	}
 	for i := range l.Rejected {
 		r := &l.Rejected[i]
-		rows = append(rows, []string{"", "rejected", r.UID, printable(r.Topic, ""), "",
-			t.at(r.At) + " " + printable(r.Reason, "")})
+		rows = append(rows, []string{"", "rejected", string(r.UID), printable(r.Topic, ""), "",
+			t.milli(r.At) + " " + printable(r.Reason, "")})
 	}
 	p := page{text: columns{-t.width(), -9, -18, -24, -24}.lines(rows, first), cursor: l.Cursor}
 	if l.Lag == nil {
@@ -229,10 +231,10 @@ func listPage(t clock, l *wire.MessageList, first bool) page {
 	return p
 }
 
-func lagText(t clock, l *wire.Lag) string {
+func lagText(t clock, l *record.Lag) string {
 	text := fmt.Sprintf("%d changes (%d bytes)", l.Changes, l.Bytes)
-	if l.Oldest != "" {
-		text += ", the oldest of " + t.at(l.Oldest)
+	if l.Oldest > 0 {
+		text += ", the oldest of " + t.milli(l.Oldest)
 	}
 	return text
 }
@@ -250,38 +252,38 @@ has earlier ones.`,
 	}
 	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		return shows(c, historyText)(get[wire.History](c, cmd, nameOf(cmd, args[0]).Path("/history")))
+		return shows(c, historyText)(get[answer.History](c, cmd, nameOf(cmd, args[0]).Path("/history")))
 	})
 }
 
 // historyText prints the messages of a name in the order of their creation; the one that has the name now comes last.
-func historyText(t clock, h *wire.History) string {
+func historyText(t clock, h *answer.History) string {
 	var b strings.Builder
 	if h.More {
 		b.WriteString("there are earlier messages; tarry list --id lists all of them\n\n")
 	}
 	for _, l := range slices.Backward(h.Others) {
-		end := l.State
+		end := l.State.String()
 		if l.Reason != "" {
 			end += ", " + printable(l.Reason, "")
 		}
-		fmt.Fprintf(&b, "%s (%s), %s\n\n%s\n", printable(h.ID, ""), printable(l.UID, ""), end,
+		fmt.Fprintf(&b, "%s (%s), %s\n\n%s\n", printable(h.ID, ""), printable(string(l.UID), ""), end,
 			changesText(t, l.History, l.Earlier))
 	}
 	name := printable(h.ID, "")
-	if h.UID != h.ID {
-		name += " (" + printable(h.UID, "") + ")"
+	if string(h.UID) != h.ID {
+		name += " (" + printable(string(h.UID), "") + ")"
 	}
 	b.WriteString(name + "\n\n" + changesText(t, h.History, h.Earlier))
 	for i := range h.Rejected {
 		r := &h.Rejected[i]
-		fmt.Fprintf(&b, "\na push of it on %s (%s) was rejected at %s: %s\n", printable(r.Topic, ""), r.UID, t.at(r.At),
+		fmt.Fprintf(&b, "\na push of it on %s (%s) was rejected at %s: %s\n", printable(r.Topic, ""), r.UID, t.milli(r.At),
 			printable(r.Reason, ""))
 	}
 	return b.String()
 }
 
-func changesText(t clock, changes []wire.Change, earlier bool) string {
+func changesText(t clock, changes []record.Change, earlier bool) string {
 	rows := [][]string{{"VERSION", "STATE", "AT", "DUE", "INSTANCE", "ADDRESS", "BUCKET", "TERM", "WHY"}}
 	for i := range changes {
 		c := &changes[i]
@@ -290,8 +292,8 @@ func changesText(t clock, changes []wire.Change, earlier bool) string {
 			term = strconv.FormatUint(c.Term, 10)
 		}
 		rows = append(rows, []string{
-			strconv.FormatUint(c.Version, 10), c.State, t.at(c.At), t.at(c.Due),
-			c.Instance, c.Address, strconv.Itoa(c.Bucket), term, why(t, c),
+			strconv.FormatUint(c.Version, 10), c.State.String(), t.milli(c.At), t.milli(c.Due),
+			c.Instance, c.Address, strconv.Itoa(int(c.Bucket)), term, why(t, c),
 		})
 	}
 	if earlier {
@@ -301,7 +303,7 @@ func changesText(t clock, changes []wire.Change, earlier bool) string {
 }
 
 // why returns the cause of a change, in a few words.
-func why(t clock, c *wire.Change) string {
+func why(t clock, c *record.Change) string {
 	var parts []string
 	add := func(there bool, format string, args ...any) {
 		if there {
@@ -312,7 +314,7 @@ func why(t clock, c *wire.Change) string {
 	add(c.By != "", "by %s", c.By)
 	add(c.Stream != "", "stored in %s as %d", c.Stream, c.Sequence)
 	add(c.Attempt > 0, "attempt %d", c.Attempt)
-	add(c.Claimed != "", "claimed %s", t.at(c.Claimed))
+	add(c.Claimed > 0, "claimed %s", t.milli(c.Claimed))
 	return strings.Join(parts, ", ")
 }
 
@@ -328,18 +330,18 @@ func newForecast(o outside) *cobra.Command {
 	flags.String("step", "", "length of a step, at least 1s (default 1m)")
 	flags.String("until", "", "end of the forecast: RFC 3339, unix milliseconds, or how long from now (default 1h)")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return shows(c, forecastText)(get[wire.Forecast](c, cmd,
+		return shows(c, forecastText)(get[record.Outlook](c, cmd,
 			client.WithQuery("/v1/forecast", parameters(cmd, "topic", "step", "until"))))
 	})
 }
 
 // forecastText shows the steps in which messages fall due.
-func forecastText(t clock, f *wire.Forecast) string {
+func forecastText(t clock, f *record.Outlook) string {
 	var rows [][]string
 	sum := 0
 	for _, s := range f.Steps {
 		if sum += s.Count; s.Count > 0 {
-			rows = append(rows, []string{t.at(s.From), strconv.Itoa(s.Count)})
+			rows = append(rows, []string{t.milli(s.From), strconv.Itoa(s.Count)})
 		}
 	}
 	text := fmt.Sprintf("%d overdue, %d fall due in %d of %d steps\n", f.Overdue, sum, len(rows), len(f.Steps))

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
@@ -49,7 +50,7 @@ to --cursor.`,
 	})
 }
 
-func rejectsPage(t clock, l *wire.RejectList, first bool) page {
+func rejectsPage(t clock, l *answer.RejectList, first bool) page {
 	rows := [][]string{{"SEQUENCE", "REFUSED", "TOPIC", "ID", "REASON"}}
 	for i := range l.Rejects {
 		r := &l.Rejects[i]

@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 func newRestore(o outside) *cobra.Command {
@@ -41,8 +41,8 @@ You may run it again.`,
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		dry := isSet(cmd, "dry-run")
 		if len(args) == 1 {
-			return shows(c, func(_ clock, r *wire.RestoreReport) string { return restoredOneText(args[0], dry, *r) })(
-				post[wire.RestoreReport](c, cmd, nameOf(cmd, args[0]).Path("/restore"), map[string]bool{"dry_run": dry}))
+			return shows(c, func(_ clock, r *record.RestoreReport) string { return restoredOneText(args[0], dry, *r) })(
+				post[record.RestoreReport](c, cmd, nameOf(cmd, args[0]).Path("/restore"), map[string]bool{"dry_run": dry}))
 		}
 		request, err := fields(cmd, nil, "topic", "dry-run")
 		if err != nil {
@@ -58,11 +58,11 @@ You may run it again.`,
 		case n > 0:
 			request["rate"] = n
 		}
-		missing := counted(c, cmd, "/v1/restore", request, func(r wire.RestoreReport) int { return r.Added + r.Raised })
+		missing := counted(c, cmd, "/v1/restore", request, func(r record.RestoreReport) int { return r.Added + r.Raised })
 		if err := c.sure(cmd, "restored", missing); err != nil {
 			return err
 		}
-		progress, done := watched(c, func(r wire.RestoreReport) string {
+		progress, done := watched(c, func(r record.RestoreReport) string {
 			return fmt.Sprintf("%d read, %d added", r.Read, r.Added)
 		})
 		r, raw, err := client.Long(cmd.Context(), c.Client, "/v1/restore", request, progress)
@@ -85,7 +85,7 @@ func restored(cmd *cobra.Command, args []string) error {
 	return idsOrMany(cmd, args, many, changed(cmd, "topic"), restoring, "by --all, or count them with --dry-run")
 }
 
-func restoredText(dry bool, r wire.RestoreReport) string {
+func restoredText(dry bool, r record.RestoreReport) string {
 	text := fmt.Sprintf(
 		"%d read: %d added, %d raised to a later version, %d already there, %d in flight, %d newer in the store",
 		r.Read, r.Added, r.Raised, r.Same, r.InFlight, r.Newer)
@@ -95,7 +95,7 @@ func restoredText(dry bool, r wire.RestoreReport) string {
 	return text
 }
 
-func restoredOneText(id string, dry bool, r wire.RestoreReport) string {
+func restoredOneText(id string, dry bool, r record.RestoreReport) string {
 	text := "the same in the journal"
 	switch {
 	case r.Added > 0 && dry:
@@ -136,7 +136,7 @@ Messages are accepted and delivered meanwhile. If you interrupt the command, the
 		if err != nil {
 			return err
 		}
-		progress, done := watched(c, func(v wire.VerifyReport) string {
+		progress, done := watched(c, func(v record.VerifyReport) string {
 			return fmt.Sprintf("%d in the store, %d in the journal", v.InStore, v.InJournal)
 		})
 		v, raw, err := client.Long(cmd.Context(), c.Client, "/v1/verify", asked, progress)
@@ -149,7 +149,7 @@ Messages are accepted and delivered meanwhile. If you interrupt the command, the
 }
 
 // verifiedText also prints how many differences are left.
-func verifiedText(t clock, v *wire.VerifyReport) (text string, left int) {
+func verifiedText(t clock, v *record.VerifyReport) (text string, left int) {
 	found := 0
 	for _, n := range v.Found {
 		found += n
@@ -177,7 +177,7 @@ func verifiedText(t clock, v *wire.VerifyReport) (text string, left int) {
 			repaired = "yes"
 		}
 		rows = append(rows,
-			[]string{d.UID, strconv.Itoa(d.Bucket), d.Kind, standText(d.Store), standText(d.Journal), repaired})
+			[]string{string(d.UID), strconv.Itoa(int(d.Bucket)), d.Kind, standText(d.Store), standText(d.Journal), repaired})
 	}
 	b.WriteString(table(rows))
 	if more := found - len(v.Differences); more > 0 {
@@ -187,23 +187,24 @@ func verifiedText(t clock, v *wire.VerifyReport) (text string, left int) {
 }
 
 // refusedText lists the changes that the store did not make, empty for none.
-func refusedText(t clock, v *wire.VerifyReport) string {
+func refusedText(t clock, v *record.VerifyReport) string {
 	if len(v.Refused) == 0 {
 		return ""
 	}
 	rows := [][]string{{"REFUSED", "BUCKET", "FROM", "TO", "BY", "AT"}}
 	for _, r := range v.Refused {
-		from := r.From
+		from := r.From.String()
 		if r.Unreadable {
 			from = "unreadable"
 		}
-		rows = append(rows, []string{r.UID, strconv.Itoa(r.Bucket), from, r.To, r.Kind, t.at(r.At)})
+		rows = append(rows,
+			[]string{string(r.UID), strconv.Itoa(int(r.Bucket)), from, r.To.String(), r.Kind.String(), t.milli(r.At)})
 	}
 	return "\n" + table(rows)
 }
 
 // quarantinedText lists the entries that the journal could not record, empty for none.
-func quarantinedText(t clock, v *wire.VerifyReport) string {
+func quarantinedText(t clock, v *record.VerifyReport) string {
 	if len(v.Quarantined) == 0 {
 		return ""
 	}
@@ -213,11 +214,11 @@ func quarantinedText(t clock, v *wire.VerifyReport) string {
 		if q.Known {
 			known = "yes"
 		}
-		uids := strings.Join(q.UIDs[:min(len(q.UIDs), shownUIDs)], " ")
+		uids := strings.Trim(fmt.Sprint(q.UIDs[:min(len(q.UIDs), shownUIDs)]), "[]")
 		if more := len(q.UIDs) - shownUIDs; more > 0 {
 			uids += fmt.Sprintf(" and %d more", more)
 		}
-		rows = append(rows, []string{q.Entry, strconv.Itoa(q.Bucket), t.at(q.At), known, uids, q.Reason})
+		rows = append(rows, []string{q.ID, strconv.Itoa(int(q.Bucket)), t.milli(q.At), known, uids, q.Reason})
 	}
 	return "\n" + table(rows)
 }
@@ -225,8 +226,8 @@ func quarantinedText(t clock, v *wire.VerifyReport) string {
 // shownUIDs is the largest number of uids in a row; --json prints all.
 const shownUIDs = 3
 
-func standText(s *wire.Stand) string {
-	if s == nil {
+func standText(s record.Stand) string {
+	if s.IsZero() {
 		return ""
 	}
 	return fmt.Sprintf("%s, version %d", s.State, s.Version)
@@ -259,11 +260,11 @@ it again.`,
 		if err != nil {
 			return err
 		}
-		gone := counted(c, cmd, "/v1/redeliver", request, func(r wire.RedeliverReport) int { return r.Gone })
+		gone := counted(c, cmd, "/v1/redeliver", request, func(r record.RedeliverReport) int { return r.Gone })
 		if err := c.sure(cmd, "delivered again", gone); err != nil {
 			return err
 		}
-		progress, done := watched(c, func(r wire.RedeliverReport) string {
+		progress, done := watched(c, func(r record.RedeliverReport) string {
 			return fmt.Sprintf("%d checked, %d gone", r.Checked, r.Gone)
 		})
 		r, raw, err := client.Long(cmd.Context(), c.Client, "/v1/redeliver", request, progress)
@@ -275,7 +276,7 @@ it again.`,
 	})
 }
 
-func redeliveredText(dry bool, r wire.RedeliverReport) string {
+func redeliveredText(dry bool, r record.RedeliverReport) string {
 	text := fmt.Sprintf("%d checked: %d present, %d gone, %d unknown", r.Checked, r.Present, r.Gone, r.Unknown)
 	if dry {
 		return "dry run, nothing was delivered; " + text

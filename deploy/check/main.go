@@ -38,10 +38,18 @@ func check(name string, out io.Writer) (broken int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", name, err)
 	}
-	found := history.Check(all)
+	found, judged, of := history.Judge(all)
 	for _, v := range found {
 		fmt.Fprintln(out, v)
+		picture, err := v.Draw()
+		if err != nil {
+			return 0, err
+		}
+		if picture != "" {
+			fmt.Fprintln(out, "  drawn in", picture)
+		}
 	}
-	fmt.Fprintf(out, "%d events, %d promises broken\n", len(all), len(found))
+	fmt.Fprintf(out, "%d events, %d promises broken; the answers about %d of %d messages judged\n", len(all), len(found),
+		judged, of)
 	return len(found), nil
 }

@@ -76,12 +76,13 @@ func TestAReplicaIsPromotedThatMissedTheLastWrites(t *testing.T) {
 	begun := time.Now()
 	for i, m := range victims {
 		all.Go(func() {
+			begun := time.Now()
 			word := l.CancelByHTTP(m, m.Uid)
 			for word == "unavailable" || word == "outcome_unknown" { // the database is slow: it may be asked again
 				site.Pause(t.Context(), 20*time.Millisecond)
 				word = l.CancelByHTTP(m, m.Uid)
 			}
-			h.Cancel(site.Canceled{Seq: m.Seq, At: time.Now(), Word: word})
+			h.Cancel(site.Canceled{Seq: m.Seq, Begun: begun, At: time.Now(), Word: word})
 			if word != site.OkCancel {
 				t.Errorf("a cancel before the promotion: %s", word)
 			}

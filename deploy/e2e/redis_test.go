@@ -149,8 +149,9 @@ func TestAFullRedisRefusesPushesAndStillDrains(t *testing.T) {
 	}
 	l := &site.Load{S: s, H: h, Ctx: t.Context(), Nc: s.Connect("producer"), Doors: []*site.Instance{standby}}
 	l.Js = site.OpenJetStream(t, l.Nc)
+	begun := time.Now()
 	word := l.CancelByHTTP(&site.Message{Sent: *victim}, victim.Id)
-	h.Cancel(site.Canceled{Seq: victim.Seq, At: time.Now(), Word: word})
+	h.Cancel(site.Canceled{Seq: victim.Seq, Begun: begun, At: time.Now(), Word: word})
 	if word != site.OkCancel {
 		t.Errorf("cancel with a full redis: %s", word)
 	}

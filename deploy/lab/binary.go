@@ -22,7 +22,7 @@ import (
 const (
 	module       = "github.com/tarry-mq/tarry"
 	natsModule   = "github.com/nats-io/nats-server/v2"
-	buildTimeout = 8 * time.Minute // a first build of everything on a small machine; below go test's own limit of ten
+	buildTimeout = 30 * time.Minute // a first build of everything took ten on a small machine that did other things too
 )
 
 // builds remembers the programs that this process has built.

@@ -2,7 +2,12 @@
 //
 //	go run ./deploy/lines          by package, then in all
 //	go run ./deploy/lines REF      beside the same count at a commit
-//	go run ./deploy/lines -max N   fails if there are more than N in all
+//	go run ./deploy/lines -check   fails if a package has not as many as deploy/lines/limit says, or a limit rose in a
+//	                               commit since the last release that does not say for what
+//	go run ./deploy/lines -update  writes deploy/lines/limit
+//
+// A commit that raises limits has a line "lines: +n for ..." in its body, n the sum of what it raises. What moves from
+// one package to another raises a limit too.
 //
 // Tests, deploy, generated files, and the packages that exist for tests alone (schedulertest, journaltest, bridgetest)
 // are left out. A line counts once, however many tokens stand on it, and a raw string counts as many lines as it spans.
@@ -14,48 +19,133 @@ import (
 	"fmt"
 	"go/scanner"
 	"go/token"
+	"io"
+	"iter"
 	"maps"
 	"os"
 	"os/exec"
 	"path"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"text/tabwriter"
 )
 
+// limits is the file that has how many lines each package may have, as print writes them.
+const limits = "deploy/lines/limit"
+
 func main() {
-	most := flag.Int("max", 0, "fail if there are more lines in all")
+	check, update := flag.Bool("check", false, "compare with the limits"), flag.Bool("update", false, "write the limits")
 	flag.Parse()
-	if err := run(flag.Args(), *most); err != nil {
+	if err := run(os.Stdout, flag.Args(), *check, *update); err != nil {
 		fmt.Fprintln(os.Stderr, "lines:", err)
 		os.Exit(1)
 	}
 }
 
-func run(refs []string, most int) error {
+func run(out io.Writer, refs []string, check, update bool) error {
 	now, err := count("")
 	if err != nil {
 		return err
 	}
-	sum := 0
-	for _, n := range now {
-		sum += n
+	if len(refs) > 0 {
+		before, err := count(refs[0])
+		if err != nil {
+			return err
+		}
+		return print(out, now, before)
 	}
-	if most > 0 && sum > most {
-		return fmt.Errorf("%d lines in all, the limit is %d: take something out, or raise the limit and say why", sum, most)
+	if !check && !update {
+		return print(out, now, nil)
 	}
-	if most > 0 {
-		fmt.Printf("passed lines: %d, the limit is %d\n", sum, most)
-		return nil
+	var table bytes.Buffer
+	if err := print(&table, now, nil); err != nil {
+		return err
 	}
-	if len(refs) == 0 {
-		return print(now, nil)
+	if update {
+		return os.WriteFile(limits, table.Bytes(), 0o644)
 	}
-	before, err := count(refs[0])
+	written, err := os.ReadFile(limits)
 	if err != nil {
 		return err
 	}
-	return print(now, before)
+	if bytes.Equal(written, table.Bytes()) {
+		return undeclared()
+	}
+	may := read(written)
+	var differ []string
+	for name := range sorted(now, may) {
+		if now[name] != may[name] {
+			differ = append(differ, fmt.Sprintf("%s has %d lines, and its limit is %d", name, now[name], may[name]))
+		}
+	}
+	return fmt.Errorf("%s\n-update writes the limits; a commit that raises some says for what (lines: +n for ...)",
+		strings.Join(differ, "\n"))
+}
+
+// read returns the limits by package; of a file in another form, none.
+func read(table []byte) map[string]int {
+	limits := map[string]int{}
+	for line := range strings.Lines(string(table)) {
+		var n int
+		var name string
+		if _, err := fmt.Sscan(line, &n, &name); err == nil && name != "in" {
+			limits[name] = n
+		}
+	}
+	return limits
+}
+
+// declared is what a commit's body says about a rise.
+var declared = regexp.MustCompile(`(?m)^lines: \+([0-9]+) for .`)
+
+// undeclared returns an error if a commit since the last release raised limits by more than it says.
+func undeclared() error {
+	since := []string{"log", "--no-merges", "--format=%H", "HEAD"}
+	if tag, err := git("describe", "--tags", "--abbrev=0", "--match", "v[0-9]*"); err == nil {
+		since = append(since, "^"+strings.TrimSpace(string(tag)))
+	}
+	commits, err := git(append(since, "--", limits)...)
+	if err != nil {
+		return err
+	}
+	for commit := range strings.FieldsSeq(string(commits)) {
+		before, err := git("show", commit+"~1:"+limits)
+		was := read(before)
+		if err != nil || len(was) == 0 { // the first with limits by package, or the first of a shallow clone
+			continue
+		}
+		after, err := git("show", commit+":"+limits)
+		if err != nil {
+			return err
+		}
+		body, err := git("show", "-s", "--format=%B", commit)
+		if err != nil {
+			return err
+		}
+		rise, says := 0, 0
+		for name, n := range read(after) {
+			rise += max(0, n-was[name])
+		}
+		for _, found := range declared.FindAllSubmatch(body, -1) {
+			n, _ := strconv.Atoi(string(found[1]))
+			says += n
+		}
+		if rise > says {
+			return fmt.Errorf("commit %.7s raises limits by %d lines, and says %d: want \"lines: +%d for ...\" in its body",
+				commit, rise, says, rise)
+		}
+	}
+	return nil
+}
+
+func git(args ...string) ([]byte, error) {
+	out, err := exec.Command("git", args...).Output()
+	if err != nil {
+		return nil, fmt.Errorf("git %s: %w", strings.Join(args, " "), err)
+	}
+	return out, nil
 }
 
 // count returns the lines by package and language, of the work tree or of a commit.
@@ -64,11 +154,11 @@ func count(ref string) (map[string]int, error) {
 	read := os.ReadFile
 	if ref != "" {
 		list = []string{"ls-tree", "-r", "--name-only", "--full-tree", ref}
-		read = func(name string) ([]byte, error) { return exec.Command("git", "show", ref+":"+name).Output() }
+		read = func(name string) ([]byte, error) { return git("show", ref+":"+name) }
 	}
-	names, err := exec.Command("git", list...).Output()
+	names, err := git(list...)
 	if err != nil {
-		return nil, fmt.Errorf("list the files: %w", err)
+		return nil, err
 	}
 	lines := map[string]int{}
 	for name := range strings.Lines(string(names)) {
@@ -140,10 +230,15 @@ func luaLines(text []byte) int {
 	return n
 }
 
-func print(now, before map[string]int) error {
-	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
-	all := maps.Clone(now)
-	maps.Copy(all, before)
+// sorted iterates over the packages of two counts.
+func sorted(a, b map[string]int) iter.Seq[string] {
+	all := maps.Clone(a)
+	maps.Copy(all, b)
+	return slices.Values(slices.Sorted(maps.Keys(all)))
+}
+
+func print(out io.Writer, now, before map[string]int) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	sumNow, sumBefore := 0, 0
 	row := func(name string, now, was int) {
 		if before == nil {
@@ -152,7 +247,7 @@ func print(now, before map[string]int) error {
 		}
 		fmt.Fprintf(w, "%d\t%d\t%+d\t  %s\n", was, now, now-was, name)
 	}
-	for _, name := range slices.Sorted(maps.Keys(all)) {
+	for name := range sorted(now, before) {
 		row(name, now[name], before[name])
 		sumNow += now[name]
 		sumBefore += before[name]

@@ -3,10 +3,13 @@
 package nemesis_test
 
 import (
+	"errors"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
+	"testing"
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/e2e/site"
@@ -29,18 +32,20 @@ type fault struct {
 func (p *plant) choose(n int) []fault {
 	chosen := os.Getenv("TARRY_FAULTS")
 	all := slices.DeleteFunc(p.faults(), func(f fault) bool { return !strings.Contains(f.name, chosen) })
+	if len(all) == 0 {
+		p.t.Fatalf("TARRY_FAULTS=%q is in the name of no kind", chosen)
+	}
 	if n < len(all) {
 		return all[n : n+1]
 	}
-	if len(all) == 1 {
-		return all
+	one := all[p.rnd.IntN(len(all))]
+	others := slices.DeleteFunc(all, func(other fault) bool {
+		return slices.ContainsFunc(one.at, func(place string) bool { return slices.Contains(other.at, place) })
+	})
+	if len(others) == 0 {
+		return []fault{one}
 	}
-	for {
-		one, other := all[p.rnd.IntN(len(all))], all[p.rnd.IntN(len(all))]
-		if !slices.ContainsFunc(one.at, func(place string) bool { return slices.Contains(other.at, place) }) {
-			return []fault{one, other}
-		}
-	}
+	return []fault{one, others[p.rnd.IntN(len(others))]}
 }
 
 // victim is an instance, every other time the leader. Who leads is known only while one answers.
@@ -129,6 +134,17 @@ func (p *plant) faults() []fault {
 		}
 	}
 	add(fault{name: "redis is full", at: []string{"redis"}, begin: limit("1"), end: limit("0")})
+	ballast := filepath.Join(p.disk, "ballast")
+	add(fault{name: "the disk of sql is full", at: []string{"sql"}, begin: func() { fill(p.t, ballast) }, end: func() {
+		if err := os.Remove(ballast); err != nil {
+			p.t.Error(err)
+		}
+		select { // a server that crashes is started again, as systemd does
+		case <-p.s.Db.Exited():
+			p.s.Db.Restart()
+		case <-time.After(2 * time.Second):
+		}
+	}})
 	step := time.Hour
 	if p.rnd.IntN(2) == 0 {
 		step = -time.Hour
@@ -138,6 +154,24 @@ func (p *plant) faults() []fault {
 
 	slices.SortFunc(all, func(a, b fault) int { return slices.Compare([]string{a.name}, []string{b.name}) })
 	return all
+}
+
+// fill writes to a file until its disk is full.
+func fill(t *testing.T, name string) {
+	f, err := os.Create(name)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	defer f.Close()
+	for block := make([]byte, 1<<20); err == nil; {
+		if _, err = f.Write(block); err != nil && len(block) > 4096 {
+			block, err = block[:len(block)/2], nil
+		}
+	}
+	if !errors.Is(err, syscall.ENOSPC) {
+		t.Errorf("fill the disk: %v", err)
+	}
 }
 
 // replace stops an instance and starts it with another program.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -26,6 +27,7 @@ type plant struct {
 	h     *site.History // of the load
 	u     *users
 	redis *pair
+	disk  string // of MariaDB: a file system of its own
 	ways  map[*site.Instance]*site.Network
 	links map[*site.Instance]string // the instance's own name of the program
 	rnd   *rand.Rand
@@ -71,7 +73,17 @@ func newPlant(t *testing.T, seed uint64) *plant {
 		links: map[*site.Instance]string{}}
 	p.s = site.New(t, site.Options{Zk: true, Plain: true})
 	p.redis = newPair(p)
-	p.s.Journal("sync", lab.NewMariaDB(t))
+	p.disk = t.TempDir()
+	lab.Needs(t, "a file system of its own for MariaDB")
+	if out, err := exec.Command("mount", "-t", "tmpfs", "-o", "size=2g", "tmpfs", p.disk).CombinedOutput(); err != nil {
+		t.Fatalf("mount: %v: %s", err, out)
+	}
+	t.Cleanup(func() {
+		if out, err := exec.Command("umount", "--lazy", p.disk).CombinedOutput(); err != nil {
+			t.Errorf("umount: %v: %s", err, out)
+		}
+	})
+	p.s.Journal("sync", lab.NewMariaDBIn(t, filepath.Join(p.disk, "data")))
 	p.h = site.NewHistory(p.s.Ns)
 	p.u = newUsers(p.s, seed)
 	settings := filepath.Join(t.TempDir(), "tarry.yaml")
@@ -154,13 +166,15 @@ func (p *plant) round(n int) {
 // judge holds what the users saw against the promises.
 func (p *plant) judge() {
 	all := p.u.events()
-	found := history.Check(all)
+	found, judged, of := history.Judge(all)
 	for i, v := range found {
 		if i < 20 {
-			p.t.Error(v)
+			picture, err := v.Draw()
+			p.t.Error(v, picture, err)
 		}
 	}
-	p.t.Logf("users: %d events, %d promises broken; %s", len(all), len(found), p.u.counts())
+	p.t.Logf("users: %d events, %d promises broken; the answers about %d of %d messages judged; %s", len(all), len(found),
+		judged, of, p.u.counts())
 }
 
 // keep writes the users' history if the test has failed, also in the middle of a round.

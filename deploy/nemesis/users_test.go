@@ -291,11 +291,9 @@ func (u *users) operate() {
 		if !some {
 			return
 		}
-		switch n % 4 {
+		switch n % 5 {
 		case 0:
-			if !strings.HasPrefix(m.topic, "hook.") { // what a webhook has had may be canceled while it waits for a retry
-				u.cancel(m)
-			}
+			u.cancel(m)
 		case 1:
 			delay := time.Duration(rand.IntN(4000)) * time.Millisecond
 			u.amend(m, http.MethodPatch, "", map[string]any{"delay": delay.String()},
@@ -308,6 +306,8 @@ func (u *users) operate() {
 			u.amend(m, http.MethodPatch, "", map[string]any{"body": body}, history.Event{Body: body})
 		case 3:
 			u.amend(m, http.MethodPost, "/run", nil, history.Event{Due: time.Now()})
+		case 4:
+			u.look(m)
 		}
 	})
 }
@@ -358,6 +358,20 @@ func (u *users) cancel(m pushed) {
 	}
 }
 
+// look asks where a message is.
+func (u *users) look(m pushed) {
+	answered := u.call(history.Event{Kind: history.Look, Message: m.name})
+	a, err := u.any().Call(u.ctx, http.MethodGet, "/v1/messages/"+m.uid, nil)
+	switch {
+	case err != nil || a.Status >= http.StatusInternalServerError:
+		answered(history.Event{Phase: history.Unknown, Word: a.Error})
+	case a.Status == http.StatusOK:
+		answered(history.Event{Phase: history.OK, Word: a.State})
+	default:
+		answered(history.Event{Phase: history.Fail, Word: a.Error})
+	}
+}
+
 // amend changes a message in one way.
 func (u *users) amend(m pushed, method, what string, body any, begun history.Event) {
 	begun.Kind, begun.Message = history.Reschedule, m.name
@@ -386,9 +400,13 @@ func (u *users) posted(w http.ResponseWriter, r *http.Request) {
 	}
 	attempt, _ := strconv.Atoi(r.Header.Get("Tarry-Attempt"))
 	name, _, _ := strings.Cut(string(body), " ")
+	refuses, word := rand.IntN(10) == 0, history.Accepted
+	if refuses {
+		word = history.Posted
+	}
 	u.tell(history.Event{Kind: history.Deliver, By: "target", Message: name, UID: r.Header.Get("Webhook-Id"),
-		Attempt: attempt, Body: string(body)})
-	if n := rand.IntN(10); n == 0 {
+		Attempt: attempt, Body: string(body), Word: word})
+	if refuses {
 		w.WriteHeader(http.StatusInternalServerError)
 		return
 	}

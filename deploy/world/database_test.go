@@ -62,15 +62,16 @@ func (d *database) Load(ctx context.Context, uids []message.UID, bytes int) ([]r
 }
 
 func (d *database) Find(ctx context.Context, ref scheduler.Ref, limit int) ([]record.Record, error) {
-	return call(ctx, &d.access, "find", false, func(ctx context.Context) ([]record.Record, error) {
+	return call(ctx, &d.access, "find "+string(ref.UID)+ref.ID, false, func(ctx context.Context) ([]record.Record, error) {
 		return d.db.Find(ctx, ref, limit)
 	})
 }
 
 func (d *database) Rejects(ctx context.Context, ref scheduler.Ref, limit int) ([]scheduler.Rejected, error) {
-	return call(ctx, &d.access, "rejects", false, func(ctx context.Context) ([]scheduler.Rejected, error) {
-		return d.db.Rejects(ctx, ref, limit)
-	})
+	return call(ctx, &d.access, "rejects "+string(ref.UID)+ref.ID, false,
+		func(ctx context.Context) ([]scheduler.Rejected, error) {
+			return d.db.Rejects(ctx, ref, limit)
+		})
 }
 
 func (d *database) Names(ctx context.Context, pushes []*message.Message) ([][]record.Record, error) {

@@ -79,7 +79,7 @@ func (l *line) Reject(ctx context.Context, r *scheduler.Rejected, now message.Mi
 }
 
 func (l *line) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
-	return call(ctx, &l.access, "find", false, func(ctx context.Context) ([]message.Info, error) {
+	return call(ctx, &l.access, "find "+string(ref.UID)+ref.ID, false, func(ctx context.Context) ([]message.Info, error) {
 		return l.at().Find(ctx, ref)
 	})
 }
@@ -160,14 +160,14 @@ func (l *line) Cancel(ctx context.Context, uid message.UID, now message.Milli) (
 
 func (l *line) CancelNamed(ctx context.Context, ref scheduler.Ref,
 	now message.Milli) (scheduler.CancelResult, error) {
-	return call(ctx, &l.access, "cancel named", true, func(ctx context.Context) (scheduler.CancelResult, error) {
+	return call(ctx, &l.access, "cancel named "+ref.ID, true, func(ctx context.Context) (scheduler.CancelResult, error) {
 		return l.at().CancelNamed(ctx, ref, now)
 	})
 }
 
 func (l *line) AmendNamed(ctx context.Context, ref scheduler.Ref, a scheduler.Amend,
 	now message.Milli) (scheduler.AmendResult, error) {
-	return call(ctx, &l.access, "amend named", true, func(ctx context.Context) (scheduler.AmendResult, error) {
+	return call(ctx, &l.access, "amend named "+ref.ID, true, func(ctx context.Context) (scheduler.AmendResult, error) {
 		return l.at().AmendNamed(ctx, ref, a, now)
 	})
 }
@@ -180,7 +180,7 @@ func (l *line) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 }
 
 func (l *line) Amend(ctx context.Context, a scheduler.Amend, now message.Milli) (scheduler.AmendResult, error) {
-	return call(ctx, &l.access, "amend", true, func(ctx context.Context) (scheduler.AmendResult, error) {
+	return call(ctx, &l.access, "amend "+string(a.UID), true, func(ctx context.Context) (scheduler.AmendResult, error) {
 		return l.at().Amend(ctx, a, now)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tarry-mq/tarry/bridge/webhook"
 	"github.com/tarry-mq/tarry/deploy/check/history"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
@@ -25,6 +26,9 @@ import (
 type process struct {
 	*scheduler.Scheduler
 	leader *lead.Leader
+	web    *web
+	hooks  *webhook.Service
+	nats   *bridges // nil without a nats-server
 	w      *world
 	name   string
 	number int
@@ -38,6 +42,7 @@ type process struct {
 	recovery   *journal.Recovery
 	mender     atomic.Pointer[journal.Mender]
 	leads      atomic.Bool
+	until      atomic.Int64 // its leadership is certain, in microseconds
 
 	cut    atomic.Int64  // until then it does not reach ZooKeeper, in microseconds
 	frozen atomic.Int64  // until then it does nothing, likewise
@@ -66,7 +71,7 @@ func (p *process) ID() (int, bool) { return p.number, true }
 func (w *world) start(number int) *process {
 	p := &process{w: w, name: fmt.Sprint("p", number), number: number, gone: make(chan struct{})}
 	if w.wrong == "wall" { // of the three clocks one is wrong
-		p.skew.Store(w.rnd.Int64N(int64(4*time.Second)) - int64(2*time.Second))
+		p.skew.Store(wrong(w.rnd.Int64N(int64(4*time.Second)) - int64(2*time.Second)))
 	}
 	started := time.Now()
 	p.clock = scheduler.NewClock(scheduler.Local{
@@ -79,7 +84,11 @@ func (w *world) start(number int) *process {
 	p.db = &database{access{server: &w.sql, p: p, unsent: errors.New("the database is away"),
 		unsure: errors.New("the database did not answer"), executes: func(*process) {}}, w.db}
 	registry := prometheus.NewRegistry()
-	out := &nats{w, p}
+	var out scheduler.Publisher = &consumers{w, p}
+	if w.broker != nil {
+		p.nats = w.broker.bridge(p, registry)
+		out = p.nats.publisher
+	}
 	cfg := scheduler.Config{
 		Timeline: p.line, IDs: scheduler.NewIDs(p, p.clock.Now), Clock: p.clock, MaxDelay: 3653 * 24 * time.Hour,
 		EndedKeep: 10 * time.Minute, CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: w.topics,
@@ -88,14 +97,24 @@ func (w *world) start(number int) *process {
 			p.broadcast(of("nudge", bucket), func(other *process) { other.leader.Nudge(bucket, due) })
 		},
 		AnnouncePull: func(topic string, due message.Milli) {
-			p.broadcast("hear "+topic, func(other *process) { other.Hear(topic, due) })
+			p.hooks.Heard(topic, due)
+			p.broadcast("hear "+topic, func(other *process) {
+				other.Hear(topic, due)
+				other.hooks.Heard(topic, due)
+			})
 		},
 		AskPauses: p.askPauses,
+	}
+	if p.nats != nil {
+		cfg.Backlog, cfg.Passed = p.nats.contents.Backlog, p.nats.contents.Passed
 	}
 	lc := lead.Config{Timeline: p.line, Publisher: out, Clock: p.clock, Topics: w.topics, EndedKeep: 10 * time.Minute,
 		ClaimBatch: 500, ClaimBytes: 8 << 20, Pending: 4096, Attempts: 3, CallTimeout: time.Second,
 		StopTimeout: 5 * time.Second, Registerer: registry,
 		Hasten: func(bucket message.Bucket, earlier []scheduler.Earlier) { p.Hasten(bucket, earlier) }}
+	if p.nats != nil {
+		lc.Intake = p.nats.contents.Consuming
+	}
 	var drainer *journal.Drainer
 	if mode := w.redis.mode; mode != journal.Off {
 		p.writer = journal.NewWriter(journal.WriterConfig{Store: p.db, Mode: mode, Timeout: patience, Registerer: registry})
@@ -125,6 +144,12 @@ func (w *world) start(number int) *process {
 	if p.Scheduler, err = scheduler.New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
+	p.web = p.listen(registry)
+	p.hooks = webhook.New(webhook.Config{Source: p.Scheduler, Topics: w.topics, Clock: p.clock, Instance: p.name,
+		Transport: &target{w, p}, Drain: 5 * time.Second, Registerer: registry})
+	if err := p.hooks.Use([]webhook.Target{hook}, nil); err != nil {
+		w.t.Fatal(err)
+	}
 	ctx, cancel := context.WithCancel(context.Background())
 	keep, halt := context.WithCancel(context.Background())
 	p.stop = cancel
@@ -133,7 +158,14 @@ func (w *world) start(number int) *process {
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return p.Serve(ctx) })
 		group.Go(func() error { p.stand(ctx); return nil })
+		group.Go(func() error { return p.hooks.Run(ctx) })
+		if p.nats != nil {
+			p.nats.serve(ctx, p, group, registry)
+		}
 		_ = group.Wait()
+		if p.nats != nil {
+			p.nats.nc.Close()
+		}
 	})
 	p.ended.Go(func() {
 		for scheduler.Sleep(keep, time.Second) == nil {
@@ -147,6 +179,14 @@ func (w *world) start(number int) *process {
 	return p
 }
 
+// wrong is by how much a clock is wrong. Less than 10 ms, which a round trip may hide, is within the Clock's bound.
+func wrong(by int64) int64 {
+	if least := int64(20 * time.Millisecond); max(by, -by) < least {
+		return least
+	}
+	return by
+}
+
 // sample has it look at the clocks of Redis and NATS.
 func (p *process) sample() {
 	if p.isFrozen() {
@@ -154,6 +194,9 @@ func (p *process) sample() {
 	}
 	now := p.clock.Mono()
 	for _, server := range []string{"redis", "nats"} {
+		if server == "nats" && p.nats != nil {
+			continue // it tells its own
+		}
 		shows := time.Now()
 		if p.w.wrong == server {
 			shows = shows.Add(time.Duration(p.w.off.Load()))
@@ -232,9 +275,8 @@ func (p *process) stand(ctx context.Context) {
 func (p *process) rule(ctx context.Context, term uint64) {
 	p.leads.Store(true)
 	defer p.leads.Store(false)
-	until := atomic.Int64{}
-	until.Store(time.Now().Add(session / 2).UnixMicro())
-	lease := func() time.Duration { return max(time.Until(time.UnixMicro(until.Load())), 0) }
+	p.until.Store(time.Now().Add(session / 2).UnixMicro())
+	lease := p.leaseLeft
 	ctx, lose := context.WithCancelCause(ctx)
 	defer lose(nil)
 	group, groupCtx := errgroup.WithContext(ctx)
@@ -253,7 +295,7 @@ func (p *process) rule(ctx context.Context, term uint64) {
 				lose(errLost)
 				return nil
 			}
-			until.Store(sent.Add(session / 2).UnixMicro())
+			p.until.Store(sent.Add(session / 2).UnixMicro())
 		}
 		return nil
 	})
@@ -273,6 +315,11 @@ func (p *process) rule(ctx context.Context, term uint64) {
 	if err := group.Wait(); errors.Is(err, errLost) || strings.Contains(fmt.Sprint(err), "stale") {
 		p.w.met("a leadership was lost")
 	}
+}
+
+// leaseLeft is how long its leadership is certain.
+func (p *process) leaseLeft() time.Duration {
+	return max(time.Until(time.UnixMicro(p.until.Load())), 0)
 }
 
 var errLost = errors.New("the leadership is lost")

@@ -29,6 +29,15 @@ change runtime/rand.go $'func maps_rand() uint64 {\n' \
   $'func maps_rand() uint64 {\n if choices.seeded && getg().bubble != nil { return choices.first }\n'
 # A goroutine that is taken off its processor, after 10 ms, comes back after others.
 change runtime/proc.go 'forcePreemptNS = 10 * 1000 * 1000' 'forcePreemptNS = 1 << 60'
+# A goroutine that has waited for a mutex for a millisecond takes it before others.
+change internal/sync/mutex.go 'starvationThresholdNs = 1e6' 'starvationThresholdNs = 1 << 60'
+# What is woken runs next, before what was to run next: also what a clock outside the bubble wakes.
+change runtime/proc.go $'func runqput(pp *p, gp *g, next bool) {\n' \
+  $'func runqput(pp *p, gp *g, next bool) {\n next = next && (gp.bubble != nil || !choices.seeded)\n'
+# A select locks its channels, and starts their timers, in the order of addresses.
+change runtime/select.go 'return uintptr(unsafe.Pointer(c))' 'return c.made'
+change runtime/chan.go $'\tlock mutex\n' $'\tlock mutex\n made uintptr\n'
+change runtime/chan.go 'c.elemsize = uint16(' 'c.made = atomic.Xadduintptr(&choices.channels, 1); c.elemsize = uint16('
 # The map of a context's children is in the order of addresses.
 change context/context.go 'children map[canceler]struct{} //' 'order []canceler; children map[canceler]struct{} //'
 change context/context.go 'p.children[child] = struct{}{}' \
@@ -40,6 +49,7 @@ cat >>"$work/runtime_rand.go" <<'GO'
 var choices struct {
 	seeded       bool
 	first, state uint64
+	channels     uintptr // made so far
 }
 
 // SeedChoices lets a seed make the choices that the runtime draws, until it is called again.

@@ -227,19 +227,19 @@ func (z *zooKeeper) leave(p *process) {
 	}
 }
 
-// nats takes messages for consumers.
-type nats struct {
+// consumers take messages, where no nats-server does.
+type consumers struct {
 	*world
 	p *process
 }
 
 var errNATS = errors.New("nats does not answer")
 
-func (n *nats) Ready() bool { return true }
+func (n *consumers) Ready() bool { return true }
 
-func (n *nats) Lane(m *message.Message) message.Lane { return message.LaneCore.Lane(m.Topic) }
+func (n *consumers) Lane(m *message.Message) message.Lane { return message.LaneCore.Lane(m.Topic) }
 
-func (n *nats) Send(_ context.Context, batch []*message.Message, done func(*message.Message, scheduler.Outcome)) {
+func (n *consumers) Send(_ context.Context, batch []*message.Message, done func(*message.Message, scheduler.Outcome)) {
 	for _, m := range batch {
 		t := n.bus.enter(n.p, "nats publish "+string(m.UID))
 		if t.dead {
@@ -268,7 +268,7 @@ func (n *nats) Send(_ context.Context, batch []*message.Message, done func(*mess
 }
 
 // outcome is what NATS makes of a message, and whether its consumers get it.
-func (n *nats) outcome(t *turn) (o scheduler.Outcome, comes bool) {
+func (n *consumers) outcome(t *turn) (o scheduler.Outcome, comes bool) {
 	if n.over || n.natsRate == 0 {
 		return o, true
 	}

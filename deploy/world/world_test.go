@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
 	"runtime"
 	"slices"
 	"strconv"
@@ -15,6 +16,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/nats-io/nats-server/v2/server/ats"
 
 	"github.com/tarry-mq/tarry/deploy/check/history"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -27,13 +30,16 @@ import (
 // seeds is how many worlds a test command runs.
 const seeds = 300
 
+// brokers: one of so many worlds has a nats-server, which takes its processor ten times as long.
+const brokers = 8
+
 const buckets = 2
 
 // calm is how long everything has, once the faults are over, to come to its end.
 const calm = 100 * time.Second
 
 // TestWorld_KeepsItsPromises runs worlds. TARRY_SEED runs one seed; others run from
-// TARRY_FROM to TARRY_SEEDS.
+// TARRY_FROM to TARRY_SEEDS. With TARRY_BROKER=1 each has a nats-server.
 func TestWorld_KeepsItsPromises(t *testing.T) {
 	alone(t)
 	number := func(name string, otherwise uint64) uint64 {
@@ -44,15 +50,19 @@ func TestWorld_KeepsItsPromises(t *testing.T) {
 	}
 	one := number("TARRY_SEED", 0)
 	from, to := cmp.Or(one, number("TARRY_FROM", 1)), cmp.Or(one, number("TARRY_SEEDS", seeds))
-	seen := map[string]int{}
+	seen, judged, of := map[string]int{}, 0, 0
 	for seed := from; seed <= to; seed++ {
 		w := live(t, seed, from == to)
+		judged, of = judged+w.judged, of+w.of
 		for what, n := range w.sometimes {
 			seen[what] += n
 		}
 	}
 	if to-from+1 < seeds {
 		return
+	}
+	if judged < of/2 {
+		t.Errorf("the answers about %d of %d messages could be judged", judged, of)
 	}
 	for _, what := range sometimes {
 		if seen[what] == 0 {
@@ -63,7 +73,11 @@ func TestWorld_KeepsItsPromises(t *testing.T) {
 
 // alone gives the test one processor: goroutines of a bubble that run side by side may take turns in any order, and
 // where they fire timers of one instant the race detector of Go 1.26 may crash (runtime.(*timer).maybeRunChan).
+//
+// The goroutine that tells all nats-servers of a process the time outlives them, so it is of no bubble.
 func alone(t *testing.T) {
+	ats.Register()
+	t.Cleanup(ats.Unregister)
 	before := runtime.GOMAXPROCS(1)
 	t.Cleanup(func() { runtime.GOMAXPROCS(before) })
 }
@@ -79,6 +93,7 @@ type world struct {
 	db         *memory.Journal
 	zk         zooKeeper
 	topics     *scheduler.Topics
+	broker     *broker    // nil: consumers get what is due
 	processes  []*process // those that run; the dead are kept by all
 	all        []*process
 	background sync.WaitGroup
@@ -87,6 +102,8 @@ type world struct {
 	wrong      string       // which of the three clocks is wrong, where one is
 	off        atomic.Int64 // how far a server's is
 	storm      bool
+	decisions  []decision
+	only       []string            // the decisions that are carried out; nil: all
 	over       bool                // nothing fails any more
 	calmed     func(history.Event) // tells that nothing is repeated any more
 
@@ -94,21 +111,28 @@ type world struct {
 	history   []history.Event
 	calls     int
 	pushed    []pushed
+	begun     map[string][]string // the names that were pushed, by topic
+	changing  []*changing
 	held      []held
 	buried    []pushed
 	paused    []span // from the answer on
 	resumed   []span
 	sometimes map[string]int
+	judged    int // messages of whose answers all were judged, of so many
+	of        int
 	emptied   bool
 }
 
 // kinds are the faults that a world may have.
 var kinds = []string{"stop", "kill", "freeze", "cut", "redis calls", "redis away", "redis empty", "sql calls",
-	"sql away", "nats", "clock"}
+	"sql away", "nats", "clock", "http", "target"}
+
+// rated are those that come with some of many calls, and not at a time.
+var rated = []string{"redis calls", "sql calls", "http", "target"}
 
 func newWorld(t *testing.T, seed uint64, traced bool) *world {
 	w := &world{t: t, seed: seed, rnd: rand.New(rand.NewPCG(seed, 1)), bus: newBus(seed),
-		sometimes: map[string]int{}, faults: map[string]bool{}, topics: &scheduler.Topics{}}
+		sometimes: map[string]int{}, faults: map[string]bool{}, topics: &scheduler.Topics{}, only: only()}
 	w.bus.traced = traced
 	for _, kind := range kinds {
 		w.faults[kind] = w.rnd.IntN(2) == 0
@@ -128,6 +152,7 @@ func newWorld(t *testing.T, seed uint64, traced bool) *world {
 	w.topics.Set([]*scheduler.Topic{
 		{Pattern: "serial", Serial: true, Deliver: scheduler.DeliverPull},
 		{Pattern: "rated", Rate: 20},
+		{Pattern: "hook", Deliver: scheduler.DeliverPull, Webhook: true},
 	}, message.Retry{})
 	w.redis = newRedis(w, mode)
 	w.sql = server{world: w, name: "sql"}
@@ -136,6 +161,12 @@ func newWorld(t *testing.T, seed uint64, traced bool) *world {
 	var err error
 	if w.db, err = memory.NewJournal(memory.JournalConfig{}); err != nil {
 		t.Fatal(err)
+	}
+	if w.rnd.IntN(brokers) == 0 || os.Getenv("TARRY_BROKER") != "" {
+		w.broker = newBroker(w)
+		if w.wrong == "nats" { // its clock is right
+			w.wrong = "redis"
+		}
 	}
 	if w.repeats() {
 		w.calmed = w.call(history.Event{Kind: history.Fault, Word: history.Repeats})
@@ -157,6 +188,11 @@ func (w *world) anyFault() string {
 		}
 	}
 	return ""
+}
+
+// anyFaultOf reports whether the world has a fault whose name begins so.
+func (w *world) anyFaultOf(begin string) bool {
+	return slices.ContainsFunc(kinds, func(kind string) bool { return w.faults[kind] && strings.HasPrefix(kind, begin) })
 }
 
 // repeats reports whether any fault of the world may have a message delivered twice.
@@ -182,6 +218,12 @@ func (w *world) options() string {
 // live runs a world, and holds what its users saw against the promises.
 func live(t *testing.T, seed uint64, traced bool) (w *world) {
 	choose(t, seed)
+	failed := false
+	defer func() { // a bubble that fails ends the test
+		if failed && replays && w.only == nil {
+			t.Log(w.shorten())
+		}
+	}()
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20))) // a bubble starts in 2000, before the uids' epoch
 		w = newWorld(t, seed, traced)
@@ -193,6 +235,10 @@ func live(t *testing.T, seed uint64, traced bool) (w *world) {
 		}
 		for _, p := range w.all {
 			p.ended.Wait()
+		}
+		if w.broker != nil {
+			w.broker.users.Close()
+			w.broker.stop()
 		}
 		w.background.Wait()
 		close(over)
@@ -210,11 +256,17 @@ func live(t *testing.T, seed uint64, traced bool) (w *world) {
 				t.Fatal(err)
 			}
 		}
-		for _, v := range history.Check(w.history) {
-			t.Errorf("seed %d: %s", seed, v)
+		found, judged, of := history.Judge(w.history)
+		w.judged, w.of = judged, of
+		for _, v := range found {
+			picture, err := v.Draw()
+			t.Errorf("seed %d: %s %s %v", seed, v, picture, err)
 		}
 		if t.Failed() {
-			t.Logf("%s\nagain: TARRY_SEED=%d deploy/world/run.sh -run TestWorld_Keeps", w.options(), seed)
+			commit, _ := exec.Command("git", "describe", "--always", "--dirty").Output()
+			t.Logf("%s, commit %s\nagain: TARRY_SEED=%d deploy/world/run.sh -run TestWorld_Keeps", w.options(),
+				strings.TrimSpace(string(commit)), seed)
+			failed = true
 		}
 	})
 	return w
@@ -266,10 +318,12 @@ func (w *world) live() {
 				w.burst(i, &users)
 			}
 			if w.rnd.IntN(10) == 0 {
-				w.fault()
+				w.fault(fmt.Sprint("fault ", i))
 			}
 		})
-		users.Go(w.act(i))
+		if what, do := w.act(i); w.decided(fmt.Sprint("act ", i), what) {
+			users.Go(do)
+		}
 	}
 	users.Wait()
 	w.turn("the faults end", func() { w.over = true })
@@ -284,6 +338,9 @@ func (w *world) live() {
 	}
 	for end := time.Now().Add(calm); time.Now().Before(end); time.Sleep(2 * time.Second) {
 		w.drain()
+	}
+	if w.broker != nil {
+		w.broker.collect()
 	}
 	w.ends()
 }
@@ -318,7 +375,7 @@ func (w *world) ends() {
 			continue
 		}
 		delete(last, m.name)
-		info, err := p.Get(ctx, scheduler.Ref{UID: m.uid})
+		info, err := p.Get(ctx, m.ref())
 		if err != nil {
 			continue // P1 judges by what was seen
 		}
@@ -370,15 +427,19 @@ func (w *world) keptPaused() {
 }
 
 // fault has one of the faults of this world happen.
-func (w *world) fault() {
+func (w *world) fault(name string) {
 	able := slices.DeleteFunc(slices.Clone(kinds), func(kind string) bool {
-		return !w.faults[kind] || kind == "redis calls" || kind == "sql calls" // those have a rate
+		return !w.faults[kind] || slices.Contains(rated, kind)
 	})
 	if len(able) == 0 {
 		return
 	}
 	kind := able[w.rnd.IntN(len(able))]
 	p, d := w.some(), time.Duration(w.rnd.Int64N(int64(15*time.Second)))
+	step := w.rnd.Int64N(int64(20*time.Second)) - int64(10*time.Second)
+	if !w.decided(name, fmt.Sprint(kind, " ", p.name, " ", d)) {
+		return
+	}
 	w.bus.note(fmt.Sprint("fault: ", kind, " ", p.name, " ", d))
 	if p == w.zk.owner {
 		w.met("the leader: " + kind)
@@ -413,15 +474,19 @@ func (w *world) fault() {
 		w.sql.away = time.Now().Add(d / 2)
 	case "redis empty":
 		w.lose()
+		w.background.Go(func() { w.regret(int(step & (1<<20 - 1))) })
 	case "nats":
-		w.storm = !w.storm
+		if w.storm = !w.storm; w.broker != nil && w.storm {
+			w.broker.restart(d / 8)
+		} else if w.broker != nil {
+			w.broker.cut(p)
+		}
 	case "clock":
 		w.met("process: its clock steps")
-		step := w.rnd.Int64N(int64(20*time.Second)) - int64(10*time.Second)
 		if w.wrong == "wall" {
-			p.skew.Add(step)
+			p.skew.Store(wrong(p.skew.Load() + step))
 		} else {
-			w.off.Add(step)
+			w.off.Store(wrong(w.off.Load() + step))
 		}
 	}
 }

@@ -138,7 +138,7 @@ func (st *settler) round(ctx context.Context) error {
 func (st *settler) write(ctx context.Context) error {
 	tl, cfg := st.l.cfg.Timeline, &st.l.cfg
 	ctx = context.WithoutCancel(ctx) // ends and returns are written as long as the lease lasts
-	st.ends = slices.DeleteFunc(st.ends, st.endless)
+	st.ends = slices.DeleteFunc(st.ends, st.forbidden)
 	for len(st.ends) > 0 {
 		ends := st.ends[:st.finishable()]
 		if err := st.l.call(ctx, func(ctx context.Context) error {
@@ -173,9 +173,9 @@ func (st *settler) drop(n int, claim func(int) (message.UID, uint64)) {
 	st.inbox.rouse()
 }
 
-// endless reports whether the table of transitions does not allow the end. The store is still asked for it once, so
+// forbidden reports whether the table of transitions does not allow the end. The store is still asked for it once, so
 // that it lists the message, which stays in flight.
-func (st *settler) endless(e scheduler.End) bool {
+func (st *settler) forbidden(e scheduler.End) bool {
 	if e.Known() {
 		return false
 	}

@@ -83,8 +83,9 @@ func (s State) Kept() bool { return s.Valid() && states[s].kept }
 
 // Transition is a step that a message may take, with the kind of change that makes it.
 type Transition struct {
-	From, To State
-	Kind     Kind
+	From State `json:"from"`
+	To   State `json:"to"`
+	Kind Kind  `json:"kind,omitempty"`
 }
 
 // Transitions returns all allowed transitions; doc.go draws them. The scripts' table is made from this one. Any other

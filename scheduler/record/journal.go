@@ -15,42 +15,42 @@ import (
 // is not a change of its own; the end records when its attempt was claimed. A Change of version 0 and StateNone records
 // a push that was not accepted.
 type Change struct {
-	UID message.UID
+	UID message.UID `json:"-"`
 	// Version counts a message's changes: 1 is its acceptance, and no number is left out. A rejected push has 0.
-	Version uint64
+	Version uint64 `json:"version"`
 	// State is the message's state after the change.
-	State message.State
-	At    message.Milli
+	State message.State `json:"state"`
+	At    message.Milli `json:"at"`
+	// Due, Uncertain and Refusals are the message's after the change.
+	Due       message.Milli `json:"due,omitempty"`
+	Uncertain bool          `json:"-"`
+	Refusals  uint32        `json:"-"`
 	// Bucket is the bucket of the message.
-	Bucket message.Bucket
+	Bucket message.Bucket `json:"bucket"`
 	// Instance and Address identify the instance that made the change. Term is the leader's, or 0 for a change that any
 	// instance may make.
-	Instance, Address string
-	Term              uint64
+	Instance string `json:"instance,omitempty"`
+	Address  string `json:"address,omitempty"`
+	Term     uint64 `json:"term,omitempty"`
 	// By is the caller on whose behalf the instance made it, or empty if it acted by itself, or if that is not known.
-	By string
+	By string `json:"by,omitempty"`
+	// Attempt is the number of the try that the change is about, at an end of the last one; 0 without one.
+	Attempt uint32 `json:"attempt,omitempty"`
+	// Claimed is when the attempt that led to this change was claimed, or 0 without an attempt.
+	Claimed message.Milli `json:"claimed,omitempty"`
 	// Kind says what made the change if the states do not, Other is the message that it names, and Reason says the same
 	// in words for people.
-	Kind   message.Kind
-	Other  message.UID
-	Reason string
-	// Claimed is when the attempt that led to this change was claimed, or 0 without an attempt.
-	Claimed message.Milli
-	// Attempt is the number of the try that the change is about, at an end of the last one; 0 without one.
-	Attempt uint32
+	Kind   message.Kind `json:"kind,omitempty"`
+	Other  message.UID  `json:"other,omitempty"`
+	Reason string       `json:"reason,omitempty"`
 	// Stream and Sequence are where NATS stored a delivered message; empty for core NATS.
-	Stream   string
-	Sequence uint64
-
-	// Due, Uncertain and Refusals are the message's after the change.
-	Due       message.Milli
-	Uncertain bool
-	Refusals  uint32
+	Stream   string `json:"stream,omitempty"`
+	Sequence uint64 `json:"sequence,omitempty"`
 
 	// Message is the content as of this version, or nil if the change does not alter it.
-	Message *message.Message
+	Message *message.Message `json:"-"`
 	// Rejected is the push of a change of version 0.
-	Rejected *scheduler.Rejected
+	Rejected *scheduler.Rejected `json:"-"`
 }
 
 // Entry is what one script wrote to the outbox: the changes it made, together.
@@ -75,19 +75,19 @@ const RefusedReason = "the journal refused the content of this change"
 // Quarantined is an entry that the journal cannot hold: it is damaged, or the journal refuses even the bare state of a
 // message. It is no longer in the outbox.
 type Quarantined struct {
-	Bucket message.Bucket
+	Bucket message.Bucket `json:"bucket"`
 	// Number and ID are those of the entry; a list has no Number.
-	Number uint64
-	ID     string
+	Number uint64 `json:"-"`
+	ID     string `json:"entry"`
 	// At is when it was quarantined.
-	At message.Milli
+	At message.Milli `json:"at"`
 	// Reason is why the entry was quarantined. It contains no message content.
-	Reason string
-	// UIDs lists the messages whose change the journal lacks, as far as they can be read, at most MaxQuarantinedUIDs.
-	UIDs []message.UID
-	// Known reports whether the journal received the later states of these messages. If it did not, it may show an
+	Reason string `json:"reason"`
+	// Known reports whether the journal received the later states of the messages. If it did not, it may show an
 	// ended message as waiting; no restore brings that message back.
-	Known bool
+	Known bool `json:"known"`
+	// UIDs lists the messages whose change the journal lacks, as far as they can be read, at most MaxQuarantinedUIDs.
+	UIDs []message.UID `json:"uids"`
 }
 
 const (
@@ -173,26 +173,34 @@ type ForecastQuery struct {
 
 // Forecast is how many messages fall due within a step.
 type Forecast struct {
-	From  message.Milli // the beginning of the step
-	Count int
+	From  message.Milli `json:"from"` // the beginning of the step
+	Count int           `json:"count"`
+}
+
+// Outlook counts the messages that fall due in each step from now on. Overdue counts those that should have left
+// already.
+type Outlook struct {
+	Overdue int        `json:"overdue"`
+	Steps   []Forecast `json:"steps"`
 }
 
 // Lag is the part of a bucket's outbox that is not in the journal yet.
 type Lag struct {
-	Entries, Changes int
-	Bytes            int64
+	Entries int   `json:"-"`
+	Changes int   `json:"changes"`
+	Bytes   int64 `json:"bytes"`
 	// Oldest is when the oldest entry was made, by the clock of the instance that made it, or 0 if there is none.
-	Oldest message.Milli
+	Oldest message.Milli `json:"oldest,omitempty"`
 	// Quarantined is how many entries are quarantined; they count nowhere else.
-	Quarantined int
+	Quarantined int `json:"quarantined,omitempty"`
 	// Err is set if the bucket did not answer.
-	Err error
+	Err error `json:"-"`
 }
 
-// nameWith is how long after its acceptance a claimed message may lack one in the journal: the instance that accepted
-// it commits that from memory, and its leader the end, and whichever commits first. What no instance commits in a
-// second, the drainer commits in the order of the outbox.
-const nameWith = 10 * time.Second
+// unnamedFor bounds how long after its acceptance a message may be without a name in the journal. The instance that
+// accepted it commits that from memory, and the leader commits its end; either may be first. What no instance commits
+// within a second, the drainer commits in the order of the outbox.
+const unnamedFor = 10 * time.Second
 
 // Ended returns an end as the journal records it, without the instance and the time. Soon after the acceptance of a
 // message with an id the change holds its content too: else a delivery that is committed first has no name, and if the
@@ -202,7 +210,7 @@ func Ended(e *scheduler.End) Change {
 	c := Change{UID: m.UID, Version: m.Version() + 1, State: e.State, Reason: e.Reason, Claimed: m.ClaimedAt,
 		Attempt: m.Tries(e.State),
 		Stream:  e.Stream, Sequence: e.Sequence, Due: m.Due, Uncertain: e.Uncertain, Refusals: m.Mark.Refusals}
-	if m.ID != "" && m.ClaimedAt <= message.CeilMilli(m.UID.Time()).Add(nameWith) {
+	if m.ID != "" && m.ClaimedAt <= message.CeilMilli(m.UID.Time()).Add(unnamedFor) {
 		own := *m
 		c.Message = &own
 	}
@@ -242,7 +250,13 @@ type RestoreRequest struct {
 
 // RestoreReport counts the outcomes of the records that were read.
 type RestoreReport struct {
-	Read, Added, Raised, Same, InFlight, Newer int
+	DryRun   bool `json:"dry_run,omitempty"`
+	Read     int  `json:"read"`
+	Added    int  `json:"added"`
+	Raised   int  `json:"raised"`
+	Same     int  `json:"same"`
+	InFlight int  `json:"in_flight"`
+	Newer    int  `json:"newer"`
 }
 
 // VerifyRequest asks to compare the timeline with the journal.
@@ -266,27 +280,29 @@ const (
 
 // Difference is one message whose state differs between the timeline and the journal.
 type Difference struct {
-	UID            message.UID
-	Bucket         message.Bucket
-	Kind           string
-	Store, Journal Stand
-	Repaired       bool
+	UID      message.UID    `json:"uid"`
+	Bucket   message.Bucket `json:"bucket"`
+	Kind     string         `json:"kind"`
+	Store    Stand          `json:"store,omitzero"`
+	Journal  Stand          `json:"journal,omitzero"`
+	Repaired bool           `json:"repaired"`
 }
 
 // VerifyReport is the result of a comparison. It does not count differences that a second look, after the outbox was
 // drained, no longer found.
 type VerifyReport struct {
 	// InStore and InJournal are how many messages were looked at in the store and in the journal.
-	InStore, InJournal int
+	InStore   int `json:"in_store"`
+	InJournal int `json:"in_journal"`
 	// Found counts differences by kind, Repaired those that were mended.
-	Found    map[string]int
-	Repaired int
+	Found    map[string]int `json:"found"`
+	Repaired int            `json:"repaired"`
 	// Differences are the first of them.
-	Differences []Difference
+	Differences []Difference `json:"differences"`
 	// Refused lists transitions that the store was asked for and did not make: the first ones of each bucket.
-	Refused []scheduler.Refusal
+	Refused []scheduler.Refusal `json:"refused,omitempty"`
 	// Quarantined are the entries of the outbox that the journal could not hold.
-	Quarantined []Quarantined
+	Quarantined []Quarantined `json:"quarantined,omitempty"`
 }
 
 // MaxRejects bounds how many rejected pushes the journal keeps: the latest.
@@ -306,11 +322,15 @@ type RedeliverRequest struct {
 
 // RedeliverReport counts what became of the deliveries that were checked.
 type RedeliverReport struct {
-	Checked, Present, Gone, Redelivered int
+	DryRun      bool `json:"dry_run,omitempty"`
+	Checked     int  `json:"checked"`
+	Present     int  `json:"present"`
+	Gone        int  `json:"gone"`
+	Redelivered int  `json:"redelivered"`
 	// Unknown counts those that cannot be judged: delivered by core NATS, stored in a stream that removes what was
 	// consumed, purged or exceeds its limits, or without content in the journal any more.
-	Unknown int
-	Failed  int
+	Unknown int `json:"unknown"`
+	Failed  int `json:"failed"`
 }
 
 // ErrQuarantineFull means that a bucket holds MaxQuarantined entries that the journal cannot hold. Nothing was moved.

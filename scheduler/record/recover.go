@@ -129,7 +129,7 @@ type Recovering interface {
 	// A lease that holds throughout is met, perhaps twice.
 	Leased(ctx context.Context, bucket message.Bucket, cursor string, limit int) (uids []message.UID, next string,
 		err error)
-	// Reclaim returns up to limit claims to waiting, whoever holds them, and marks their messages uncertain. Fewer than
+	// Reclaim returns up to limit claims, of any leader, to waiting, and marks their messages uncertain. Fewer than
 	// limit means that none is left.
 	Reclaim(ctx context.Context, bucket message.Bucket, term uint64, limit int, now message.Milli) (int, error)
 	// Certify allows the bucket to be used on its present run. The term must be the one that Begin left there, and the
@@ -144,10 +144,13 @@ type Recovering interface {
 
 // Stand is the state and version of a message in the timeline.
 type Stand struct {
-	State   message.State
-	Version uint64
-	At      message.Milli // when it became so; only the journal knows
+	State   message.State `json:"state"`
+	Version uint64        `json:"version"`
+	At      message.Milli `json:"-"` // when it became so; only the journal knows
 }
+
+// IsZero reports whether there is no such message.
+func (s Stand) IsZero() bool { return s.State == message.StateNone }
 
 // RestoreCode is the outcome of restoring a record.
 type RestoreCode uint8

@@ -433,8 +433,8 @@ func (w *work) certify(ctx context.Context, buckets map[message.Bucket]bool, fil
 			at(w.cfg.At, BeforeCertify)
 		}
 		var err error
-		// Whoever learns of a certification renews the connections, and so may cut off the next. One without an answer
-		// may stand, and a later run would then find nothing to do and tell nobody.
+		// An instance that learns of a certification renews its connections, and so may cut off the next one. One without
+		// an answer may stand, and a later run would then find nothing to do and tell nobody.
 		for range certifyTries {
 			err = within(ctx, w.cfg.Timeout, func(ctx context.Context) error {
 				return w.tl.Certify(ctx, bucket, w.term, c)

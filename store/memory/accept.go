@@ -267,6 +267,9 @@ func (t *Timeline) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 			}
 			return nil
 		})
+		if err != nil && laid {
+			err = scheduler.Unsure("a tombstone is left in some buckets", err)
+		}
 		if err != nil {
 			return nil, err
 		}

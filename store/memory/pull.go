@@ -82,7 +82,7 @@ func (b *bucket) expect(e *entry) {
 	}
 }
 
-// hasten notes whether a topic begins earlier by an entry that enters its order.
+// hasten records whether an entry that enters the order of its topic moves the head earlier.
 func (b *bucket) hasten(e *entry) {
 	m := e.message
 	if first := b.pulls[m.Topic].due(); first == 0 || m.Due < first {

@@ -74,14 +74,14 @@ func (t *Redis) run(ctx context.Context, c *call) *answer {
 	}
 }
 
-// ask runs a repeatable script that writes no entry in several buckets in one pipeline. It stops at the first error.
+// ask runs a script that changes nothing in several buckets, in one pipeline. It stops at the first error.
 func (t *Redis) ask(ctx context.Context, buckets []message.Bucket, script string, args []any,
 	read func(bucket message.Bucket, a *answer) error) error {
 	return cmp.Or(t.askEach(ctx, buckets, script, args, read, true)...)
 }
 
-// askEach is like ask but returns an error for each bucket: an unreachable node does not affect the answers of the
-// others. If stop is set, askEach reads nothing after the first failure.
+// askEach runs a repeatable script that writes no entry in several buckets, and returns an error for each: an
+// unreachable node does not affect the answers of the others. If stop is set, it reads nothing after the first failure.
 func (t *Redis) askEach(ctx context.Context, buckets []message.Bucket, script string, args []any,
 	read func(bucket message.Bucket, a *answer) error, stop bool) []error {
 	calls := make([]call, len(buckets))

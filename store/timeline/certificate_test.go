@@ -2,6 +2,7 @@ package timeline_test
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -161,5 +162,30 @@ func TestRedis_AFullOneIsCertified(t *testing.T) {
 		scheduler.Claim{Term: 3, Number: 1, Now: schedulertest.Start, Limit: 10, Bytes: 1 << 20})
 	if err != nil || len(got.Messages) == 0 {
 		t.Fatalf("claim: %+v, %v", got, err)
+	}
+}
+
+// What some buckets did is not answered as if nothing had been done, because of another that is not certified.
+func TestBury_InSomeBucketsIsUnsure(t *testing.T) {
+	t.Parallel()
+	ctx := t.Context()
+	srv := lab.NewRedis(t)
+	tl := open(t, srv, plain(3))
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 5 * time.Second})
+	defer rdb.Close()
+	if n, err := rdb.Del(ctx, rdb.Keys(ctx, "*:1}:*").Val()...).Result(); err != nil || n == 0 {
+		t.Fatalf("%d keys of bucket 1 are deleted: %v", n, err)
+	}
+	_, err := tl.Bury(ctx, scheduler.Ref{ID: "x", Topic: "orders"}, 1, schedulertest.Start)
+	if !errors.Is(err, scheduler.ErrOutcomeUnknown) || errors.Is(err, scheduler.ErrUnavailable) {
+		t.Errorf("in all buckets: %v, want an unknown outcome", err)
+	}
+	for i := range 100 {
+		ref := scheduler.Ref{ID: "x", Topic: "orders", Key: fmt.Sprint("k", i), Keyed: true}
+		alone := message.BucketOf(message.HashedName(ref.ID, ref.Key), 3) == 1
+		_, err := tl.Bury(ctx, ref, 1, schedulertest.Start)
+		if alone != errors.Is(err, scheduler.ErrUnavailable) || !alone && err != nil {
+			t.Fatalf("of key %s, in bucket 1: %v: %v", ref.Key, alone, err)
+		}
 	}
 }

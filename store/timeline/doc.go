@@ -75,7 +75,7 @@
 // audit and a restore's clean-up visit every topic; a single one for each bucket would make a consumer of one topic
 // read over the others. The second member costs 1 microsecond and 90 bytes. pulls and leasing let a script that
 // concerns many topics read only those where something is due: their times may be too early, since what leaves an order
-// does not look for the next, and who finds that nothing is due by then corrects them.
+// does not look for the next, and a script that finds nothing due by then corrects them.
 //
 // A certification leaves in doubt what was due by then. On NATS that passes in seconds, but a backlog of ready messages
 // would keep it for life, and could be neither edited nor replaced. So the certification has a doubt of its own for

@@ -1,8 +1,10 @@
 package timeline
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -49,7 +51,7 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 	full, laid := false, false
 	args := []any{ref.ID, ref.Topic, keyArg(ref), ref.Key, text(sequence), int64(now), t.cfg.TombstoneLimit,
 		scheduler.MaxNamesOfID, int64(now.Add(-t.cfg.TombstoneKeep))}
-	err := t.ask(ctx, t.bucketsOf(ref), "bury", args, func(_ message.Bucket, a *answer) error {
+	failed := t.askEach(ctx, t.bucketsOf(ref), "bury", args, func(_ message.Bucket, a *answer) error {
 		uids := a.uids()
 		if len(uids) == 1 && uids[0] == "many" {
 			return errManyNames
@@ -61,9 +63,18 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 		laid = laid || len(uids) == 0
 		found = append(found, uids...)
 		return a.done()
-	})
+	}, false)
+	err := cmp.Or(failed...)
+	for _, one := range failed {
+		if errors.Is(one, scheduler.ErrOutcomeUnknown) {
+			err = one
+		}
+	}
 	if err == nil && full && len(found) == 0 {
 		err = scheduler.ManyTombstones(laid)
+	}
+	if laid {
+		err = scheduler.Unsure("a tombstone is left in some buckets", err)
 	}
 	return found, err
 }

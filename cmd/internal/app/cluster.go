@@ -61,37 +61,37 @@ func (c *cluster) look(ctx context.Context) (v view, err error) {
 }
 
 // Cluster returns the instances and their roles.
-func (c *cluster) Cluster(ctx context.Context) (wire.Cluster, error) {
+func (c *cluster) Cluster(ctx context.Context) (answer.Cluster, error) {
 	v, err := c.look(ctx)
 	if err != nil {
-		return wire.Cluster{}, err
+		return answer.Cluster{}, err
 	}
-	info := wire.Cluster{Term: v.leader.Term}
+	info := answer.Cluster{Term: v.leader.Term}
 	if v.led {
-		info.Leader = &wire.Leader{Instance: v.leader.Instance, Address: v.leader.Address,
+		info.Leader = &answer.Leader{Instance: v.leader.Instance, Address: v.leader.Address,
 			Since: wire.FormatTime(v.leader.Since.UnixMilli())}
 	}
 	for _, m := range v.members {
-		role := wire.RoleStandby
+		role := answer.RoleStandby
 		if v.led && m.Instance == v.leader.Instance {
-			role = wire.RoleLeader
+			role = answer.RoleLeader
 		}
 		info.Instances = append(info.Instances,
-			wire.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
+			answer.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
 				Ready: !m.Unready && (m.Settings != "" || m.Healthy), // an older instance says only whether it could lead
 				Lacks: words(m.Lacks), CanLead: m.Healthy,
 				Differs:    config.Differing(m.Settings, v.leads.Settings),
 				Restored:   m.Restored,
 				OtherStore: v.leads.Store != "" && m.Store != "" && m.Store != v.leads.Store,
-				Linked:     m.Linked && role == wire.RoleStandby})
+				Linked:     m.Linked && role == answer.RoleStandby})
 	}
 	gone, err := c.node.Gone(ctx)
 	if err != nil {
-		return wire.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+		return answer.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
 	}
 	for _, g := range gone {
-		info.Instances = append(info.Instances, wire.Instance{Instance: g.Instance, Address: g.Address,
-			Role: wire.RoleGone, Version: g.Version, Seen: wire.FormatTime(g.Seen.UnixMilli())})
+		info.Instances = append(info.Instances, answer.Instance{Instance: g.Instance, Address: g.Address,
+			Role: answer.RoleGone, Version: g.Version, Seen: wire.FormatTime(g.Seen.UnixMilli())})
 	}
 	return info, nil
 }

@@ -20,8 +20,8 @@ const module = "github.com/tarry-mq/tarry/"
 // limits, so both doors share one set of shapes instead of copying it.
 var arrows = map[string][]string{
 	"cmd/tarry": {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config",
-		"cmd/internal/doctor", "bridge/wire", "scheduler/message"},
-	"cmd/internal/client": {"bridge/wire"},
+		"cmd/internal/doctor", "bridge/answer", "bridge/wire", "scheduler/message", "scheduler/record"},
+	"cmd/internal/client": {"bridge/answer", "bridge/wire"},
 	"cmd/internal/config": {"bridge/wire"},
 	"cmd/internal/doctor": {"cmd/internal/config", "election", "store/timeline", "store/journal",
 		"bridge/link", "bridge/intake", "bridge/wire"},
@@ -52,7 +52,7 @@ var arrows = map[string][]string{
 	"bridge/bridgetest": {"scheduler", "scheduler/message", "store/memory", "bridge/wire", "bridge/link",
 		"bridge/publish", "bridge/intake", "deploy/lab"},
 	"bridge/api":           {"scheduler", "scheduler/message", "scheduler/record", "bridge/wire", "bridge/answer"},
-	"bridge/answer":        {"scheduler", "scheduler/message", "bridge/wire"},
+	"bridge/answer":        {"scheduler", "scheduler/message", "scheduler/record", "bridge/wire"},
 	"bridge/wire":          {},
 	"deploy/lab":           {},
 	"deploy/lab/prebuild":  {"deploy/lab"},

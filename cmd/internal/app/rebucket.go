@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -66,9 +67,11 @@ func (r *rebucket) run(ctx context.Context) (err error) {
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
-	begun := make(chan struct{}, 1)
+	var decided atomic.Bool // whether it begins or gives up, which a process that stood still may find at once
 	r.node, r.race, err = r.stand(func(ctx context.Context, term uint64) error {
-		begun <- struct{}{}
+		if !decided.CompareAndSwap(false, true) {
+			return nil
+		}
 		if err := r.work(ctx, term); err != nil {
 			stop(err)
 		}
@@ -83,10 +86,15 @@ func (r *rebucket) run(ctx context.Context) (err error) {
 		stop(r.node.Run(ctx))
 		return nil
 	})
-	until := time.Now().Add(4 * r.cfg.ZooKeeper.Session)
-	for len(begun) == 0 && scheduler.Sleep(ctx, recoverPause) == nil {
-		if err := r.alone(ctx); errors.Is(err, errRegistered) || time.Now().After(until) {
-			stop(errors.Join(errors.New("cannot lead"), err))
+	wait, since := 4*r.cfg.ZooKeeper.Session, time.Now()
+	for !decided.Load() && scheduler.Sleep(ctx, recoverPause) == nil {
+		err := r.alone(ctx)
+		late := time.Since(since) > wait
+		if err == nil && late {
+			err = fmt.Errorf("%s have passed", wait)
+		}
+		if (late || errors.Is(err, errRegistered)) && decided.CompareAndSwap(false, true) {
+			stop(fmt.Errorf("cannot lead: %w", err))
 		}
 	}
 	_ = group.Wait()

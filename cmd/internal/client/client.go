@@ -23,6 +23,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -210,14 +211,14 @@ type Kept struct {
 }
 
 // Ready asks whether the instance can accept a push. A negative answer is not an error.
-func (c *Client) Ready(ctx context.Context) (wire.Ready, []byte, error) {
-	return AskIf[wire.Ready](ctx, c, http.MethodGet, "/readyz", "", nil, http.StatusServiceUnavailable)
+func (c *Client) Ready(ctx context.Context) (answer.Ready, []byte, error) {
+	return AskIf[answer.Ready](ctx, c, http.MethodGet, "/readyz", "", nil, http.StatusServiceUnavailable)
 }
 
 // DeadResult is the outcome for one dead message: Word is empty on success. With outcome_unknown, the UID is set if the
 // message was requeued.
 type DeadResult struct {
-	wire.DeadResult
+	answer.DeadResult
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }
@@ -240,7 +241,7 @@ type RejectOrder struct {
 
 // RejectResult is the outcome for one reject: Word is empty if it was pushed again.
 type RejectResult struct {
-	wire.RequeuedReject
+	answer.RequeuedReject
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }

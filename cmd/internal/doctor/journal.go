@@ -278,15 +278,8 @@ func (d *database) lite() {
 	} else {
 		d.ok("writable", "this user may write to the directory and the file")
 	}
-	switch kind := networked(dir); {
-	case kind != "":
-		d.fail("file system", dir+" is on "+kind+", where SQLite's locks and its shared memory do not work",
-			"put the file on a local disk, or use MySQL or MariaDB")
-	case volatile(dir):
-		d.warn("file system", dir+" is in memory, and lost when the machine restarts", "put the file on a disk")
-	default:
-		d.ok("file system", "a local disk; tarry syncs every commit (synchronous FULL)")
-	}
+	d.fileSystem(dir, "where SQLite's locks and its shared memory do not work",
+		"put the file on a local disk, or use MySQL or MariaDB", "a local disk; tarry syncs every commit (synchronous FULL)")
 	d.warnOfMany()
 }
 

@@ -27,15 +27,8 @@ func (p *patient) oneMachine(context.Context) ([]Check, []reading) {
 	} else {
 		n.ok("writable", "this user may write to %s", dir)
 	}
-	switch kind := networked(dir); {
-	case kind != "":
-		n.fail("file system", dir+" is on "+kind+", where a second instance on another machine may not see the lock",
-			"put data on a local disk")
-	case volatile(dir):
-		n.warn("file system", dir+" is in memory, and lost when the machine restarts", "put data on a disk")
-	default:
-		n.ok("file system", "a local disk")
-	}
+	n.fileSystem(dir, "where a second instance on another machine may not see the lock", "put data on a local disk",
+		"a local disk")
 	if p.cfg.Embedded() {
 		n.ok("nats", "embedded, served on %s; it syncs every write before it acknowledges it", p.cfg.NATS.Listen)
 	} else {
@@ -43,6 +36,18 @@ func (p *patient) oneMachine(context.Context) ([]Check, []reading) {
 			"within its sync_interval (2 minutes by default)")
 	}
 	return n.checks, nil
+}
+
+// fileSystem checks where a directory is. Where says what is amiss on a network, and advice what to do then.
+func (n *notes) fileSystem(dir, where, advice, fine string) {
+	switch kind := networked(dir); {
+	case kind != "":
+		n.fail("file system", dir+" is on "+kind+", "+where, advice)
+	case volatile(dir):
+		n.warn("file system", dir+" is in memory, and lost when the machine restarts", advice)
+	default:
+		n.ok("file system", "%s", fine)
+	}
 }
 
 // existing returns the nearest parent directory that exists.

@@ -1,7 +1,10 @@
 package history
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
 	"slices"
 	"time"
 )
@@ -11,6 +14,7 @@ type Violation struct {
 	Rule    string // the promise's number and a word
 	Message string // the recorder's name of the message, if one is concerned
 	What    string
+	draw    func(w io.Writer) error // may be nil
 }
 
 func (v Violation) String() string {
@@ -20,15 +24,37 @@ func (v Violation) String() string {
 	return v.Rule + ": message " + v.Message + ": " + v.What
 }
 
+// Draw keeps a picture of the violation, a page of HTML, in a new file. The name is empty if there is none.
+func (v Violation) Draw() (name string, err error) {
+	if v.draw == nil {
+		return "", nil
+	}
+	file, err := os.CreateTemp("", "tarry-check-*.html")
+	if err != nil {
+		return "", err
+	}
+	if err := errors.Join(v.draw(file), file.Close()); err != nil {
+		return "", fmt.Errorf("draw %s: %w", v.Rule, err)
+	}
+	return file.Name(), nil
+}
+
 // Check holds a history against the promises.
 func Check(all []Event) []Violation {
+	found, _, _ := Judge(all)
+	return found
+}
+
+// Judge is Check, and tells of how many of all messages the answers were judged: a fault that may have undone one of
+// them, or another uid, makes that impossible.
+func Judge(all []Event) (found []Violation, judged, of int) {
 	c := checker{messages: map[string]*story{}, calls: map[int]*call{}}
 	c.read(all)
-	for _, rule := range []func(){c.wellFormed, c.p1Lost, c.p2Early, c.p3Terms, c.p4Canceled, c.p4Denied, c.p4Edited,
-		c.p5Contents, c.p5Repeats, c.p5Attempts, c.p5Leases, c.p5Serial, c.p5Ends} {
+	for _, rule := range []func(){c.wellFormed, c.p1Lost, c.p2Early, c.p2Asked, c.p3Terms, c.p4Canceled, c.p4Denied,
+		c.p4Edited, c.p4Answers, c.p5Contents, c.p5Repeats, c.p5Attempts, c.p5Leases, c.p5Serial, c.p5Ends} {
 		rule()
 	}
-	return c.found
+	return c.found, c.judged, len(c.order)
 }
 
 type checker struct {
@@ -38,6 +64,7 @@ type checker struct {
 	leaders  []Event
 	faults   []*call
 	found    []Violation
+	judged   int
 }
 
 // story is what happened to one message.
@@ -47,9 +74,11 @@ type story struct {
 	cancels     []*call
 	reschedules []*call
 	settles     []*call
+	looks       []*call
 	deliveries  []Event
 	leases      []Event
 	ends        []Event
+	requeued    bool
 }
 
 // call is a call with its answer. Without one its outcome is unknown.
@@ -77,7 +106,7 @@ func (c *call) covers(from, to time.Time) bool {
 }
 
 func (c *checker) fail(rule, message, format string, args ...any) {
-	c.found = append(c.found, Violation{rule, message, fmt.Sprintf(format, args...)})
+	c.found = append(c.found, Violation{Rule: rule, Message: message, What: fmt.Sprintf(format, args...)})
 }
 
 func (c *checker) of(name string) *story {
@@ -130,12 +159,17 @@ func (c *checker) begin(one *call) {
 	switch one.begun.Kind {
 	case Push:
 		s.pushes = append(s.pushes, one)
+		if one.begun.Dead != "" {
+			c.of(one.begun.Dead).requeued = true
+		}
 	case Cancel:
 		s.cancels = append(s.cancels, one)
 	case Reschedule:
 		s.reschedules = append(s.reschedules, one)
 	case Settle:
 		s.settles = append(s.settles, one)
+	case Look:
+		s.looks = append(s.looks, one)
 	}
 }
 
@@ -147,7 +181,14 @@ func (c *checker) mayWithin(word string, from, to time.Time) bool {
 }
 
 // undone reports whether a fault may have undone what was answered.
-func (c *checker) undone(one *call) bool { return c.mayWithin(Loss, one.begun.At, one.ended.At) }
+func (c *checker) undone(one *call) bool {
+	if one.ended.Word == Taken {
+		return slices.ContainsFunc(c.faults, func(f *call) bool {
+			return f.begun.Word == Loss && f.covers(one.begun.At, one.begun.At.AddDate(100, 0, 0))
+		})
+	}
+	return c.mayWithin(Loss, one.begun.At, one.ended.At)
+}
 
 // forgot reports whether a fault may have had a lease forgotten before the next.
 func (c *checker) forgot(before, now Event) bool {

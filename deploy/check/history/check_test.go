@@ -82,6 +82,11 @@ func good() []history.Event {
 	t.call(5, 0, history.Event{Kind: history.Reschedule, Message: "sooner", Due: at(8)}, history.Event{})
 	t.deliver("sooner", 8.001)
 	t.call(1, 0, history.Event{Kind: history.Push, Message: "unanswered", Body: "x"}, history.Event{})
+	again := history.Event{Kind: history.Push, Message: "again", Due: at(40)} // sent again after a change
+	t.call(2, 0, again, history.Event{})
+	t.call(4, 0, history.Event{Kind: history.Reschedule, Message: "again", Due: at(30)}, history.Event{})
+	t.call(12, 12.1, again, history.Event{Phase: history.OK, UID: "uid again", Due: at(30)})
+	t.tell(history.Event{At: at(30.001), Kind: history.Deliver, Message: "again", UID: "uid again", Attempt: 1})
 	t.push("twice", 1, 19.9)
 	t.deliver("twice", 19.95)
 	t.deliver("twice", 20.5)
@@ -102,12 +107,18 @@ func good() []history.Event {
 	t.settle("pulled", 20, "ack", "r4", history.OK)
 	t.tell(history.Event{At: at(99), Kind: history.End, Message: "pulled", Word: "delivered"})
 	t.push("ended", 1, 10)
+	t.all[len(t.all)-2].TTL = "10s"
 	t.tell(history.Event{At: at(99), Kind: history.End, Message: "ended", Word: "expired"})
 	t.push("edited", 1, 10) // tried before, so it got another uid
 	t.call(5, 5.1, history.Event{Kind: history.Reschedule, Message: "edited", Body: "edit"},
 		history.Event{Phase: history.OK, UID: "uid of the edit", Due: at(10)})
 	t.tell(history.Event{At: at(10.1), Kind: history.Deliver, Message: "edited", UID: "uid of the edit", Attempt: 1,
 		Body: "edit"})
+	t.push("hooked", 1, 10) // refused, and canceled before the next try
+	t.deliver("hooked", 10.1)
+	t.all[len(t.all)-1].Word = history.Posted
+	t.call(12, 12.1, history.Event{Kind: history.Cancel, Message: "hooked"},
+		history.Event{Phase: history.OK, Word: "canceled"})
 	t.push("extended", 1, 10)
 	t.lease("extended", 10.1, 12, 1, "e1")
 	t.call(11, 11.1, history.Event{Kind: history.Settle, Message: "extended", Word: "extend", Receipt: "e1"},
@@ -119,8 +130,20 @@ func good() []history.Event {
 		t.lease(m, 11+2*float64(i), 40, 1, "k"+fmt.Sprint(i))
 		t.settle(m, 12+2*float64(i), "ack", "k"+fmt.Sprint(i), history.OK)
 	}
+	t.push("asked", 1, 30)
+	t.call(2, 2.1, history.Event{Kind: history.Look, Message: "asked"},
+		history.Event{Phase: history.OK, Word: "waiting"})
+	t.call(3, 8, history.Event{Kind: history.Cancel, Message: "asked"}, // beside the next: which was first, nobody knows
+		history.Event{Phase: history.OK, Word: "canceled"})
+	t.call(4, 9, history.Event{Kind: history.Reschedule, Message: "asked", Due: at(40)},
+		history.Event{Phase: history.OK, Due: at(40)})
+	t.call(10, 10.1, history.Event{Kind: history.Reschedule, Message: "asked", Due: at(50)},
+		history.Event{Phase: history.Fail, Word: "already_canceled"})
+	t.tell(history.Event{At: at(99), Kind: history.End, Message: "asked", Word: "canceled"})
 	t.call(60, 62, history.Event{Kind: history.Fault, Word: history.Loss}, history.Event{Phase: history.OK})
 	t.push("lost", 61, 70)
+	t.push("taken", 1, 70) // by NATS, and by tarry just before the loss
+	t.all[len(t.all)-1].Word = history.Taken
 	t.push("revived", 1, 70) // its cancel was lost
 	t.call(61, 61.1, history.Event{Kind: history.Cancel, Message: "revived"},
 		history.Event{Phase: history.OK, Word: "canceled"})
@@ -205,6 +228,8 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 		{"at its old due time", "P2", deliver("later", func(e *history.Event) { e.At = at(10.5) })},
 		{"a lease before its time", "P2", lease(0, func(e *history.Event) { e.At = at(9.9) })},
 		{"a retry before its time", "P2", lease(1, func(e *history.Event) { e.At = at(14.5) })},
+		{"a due time before the one asked for", "P2 as asked",
+			change(history.Reschedule, "later", 1, func(e *history.Event) { e.Due = at(29) })},
 		{"a term twice", "P3", tell(history.Event{At: at(30), Kind: history.Lead, By: "c", Term: 2})},
 		{"a term that falls", "P3", tell(history.Event{At: at(30), Kind: history.Lead, By: "c", Term: 1})},
 		{"seen after its cancel", "P4", add(func(t *teller) { t.deliver("canceled", 10.5) })},
@@ -240,12 +265,41 @@ func TestCheck_FindsEachWayToSpoilAHistory(t *testing.T) {
 			change(history.Lease, "second of k", 0, func(e *history.Event) { e.At = at(11.5) })},
 		{"lost before the loss", "P1", change(history.Push, "lost", 1, func(e *history.Event) { e.At = at(59.9) },
 			func(e *history.Event) { e.At = at(59) })},
+		{"lost though it was stored at once", "P1",
+			change(history.Push, "taken", 1, func(e *history.Event) { e.Word = "" })},
 		{"revived by nothing", "P4 honest", change(history.Cancel, "revived", 1,
 			func(e *history.Event) { e.At = at(59.9) }, func(e *history.Event) { e.At = at(59) })},
 		{"a lease forgotten by nothing", "P5 one lease",
 			change(history.Lease, "forgotten", 1, func(e *history.Event) { e.At = at(79.5) })},
 		{"an attempt forgotten by nothing", "P5 attempts", change(history.Lease, "forgotten", 0,
 			func(e *history.Event) { e.At, e.Until = at(81.5), at(81.9) })},
+		{"an answer that comes too late to be true", "P4 true",
+			change(history.Reschedule, "asked", 0, func(e *history.Event) { e.At = at(8.5) })},
+		{"an end that nobody asked for", "P4 true",
+			change(history.Reschedule, "asked", 3, func(e *history.Event) { e.Word = "already_expired" })},
+		{"said to be unknown while it waits", "P4 true", change(history.Look, "asked", 1, func(e *history.Event) {
+			e.Phase, e.Word = history.Fail, "unknown_id"
+		})},
+		{"another end than was answered", "P4 true",
+			change(history.End, "asked", 0, func(e *history.Event) { e.Word = "expired" })},
+		{"a duplicate of nothing", "P4 true", add(func(t *teller) {
+			t.call(0.1, 0.2, history.Event{Kind: history.Push, Message: "asked", Body: "body of asked"},
+				history.Event{Phase: history.Fail, Word: "duplicate"})
+		})},
+		{"acknowledged, and then moved", "P4 true", add(func(t *teller) {
+			t.call(21, 21.1, history.Event{Kind: history.Reschedule, Message: "pulled", Due: at(50)},
+				history.Event{Phase: history.OK, Due: at(50)})
+		})},
+		{"canceled though the target has it", "P4 honest",
+			deliver("hooked", func(e *history.Event) { e.Word = history.Accepted })},
+		{"canceled by nobody", "P4 true", add(func(t *teller) {
+			t.call(2.2, 2.3, history.Event{Kind: history.Look, Message: "asked"},
+				history.Event{Phase: history.OK, Word: "canceled"})
+		})},
+		{"dead without a try", "P4 true", change(history.End, "asked", 0, func(e *history.Event) { e.Word = "dead" })},
+		{"in the intake though it was answered", "P4 true", change(history.Look, "asked", 1, func(e *history.Event) {
+			e.Phase, e.Word = history.Fail, "in_intake"
+		})},
 		{"two answers to one call", "history",
 			tell(history.Event{At: at(2), Kind: history.Push, Phase: history.OK, Call: 1})},
 		{"an answer to a call of another kind", "history",

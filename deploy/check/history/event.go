@@ -18,10 +18,12 @@ type Event struct {
 	Call    int       `json:"call,omitempty"`
 	By      string    `json:"by,omitempty"`
 	Message string    `json:"message,omitempty"`
+	Dead    string    `json:"dead,omitempty"`
 	Key     string    `json:"key,omitempty"`
 	UID     string    `json:"uid,omitempty"`
 	Attempt int       `json:"attempt,omitempty"`
 	Due     time.Time `json:"due,omitzero"`
+	TTL     string    `json:"ttl,omitempty"`
 	Body    string    `json:"body,omitempty"`
 	Word    string    `json:"word,omitempty"`
 	Receipt string    `json:"receipt,omitempty"`
@@ -37,6 +39,7 @@ const (
 	Deliver    = "deliver"
 	Lease      = "lease"
 	Settle     = "settle"
+	Look       = "look"
 	Lead       = "lead"
 	Fault      = "fault"
 	End        = "end"
@@ -49,6 +52,15 @@ const (
 	Fail    = "fail"
 	Unknown = "unknown"
 )
+
+// Words of a delivery by a webhook, which posts a message again unless it heard that the target has it.
+const (
+	Posted   = "posted"
+	Accepted = "accepted"
+)
+
+// Taken is the word of a push whose answer says that NATS has it, so that tarry takes it some time later.
+const Taken = "taken"
 
 // Words of faults.
 const (
@@ -94,7 +106,7 @@ func readEvent(line []byte) (e Event, err error) {
 	if err := in.Decode(&e); err != nil {
 		return e, err
 	}
-	calls := []string{Push, Cancel, Reschedule, Settle, Fault}
+	calls := []string{Push, Cancel, Reschedule, Settle, Look, Fault}
 	switch known := append(calls, Deliver, Lease, Lead, End); {
 	case !slices.Contains(known, e.Kind):
 		return e, fmt.Errorf("the kind is %q, want one of %v", e.Kind, known)

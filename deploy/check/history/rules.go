@@ -44,6 +44,27 @@ func (c *checker) p2Early() {
 	}
 }
 
+// p2Asked: no answer tells a due time before the one that was asked for, by the call or, of a push that was sent
+// before, by an earlier sending or a change since. Due times are whole milliseconds.
+func (c *checker) p2Asked() {
+	for _, s := range c.order {
+		all := slices.Concat(s.pushes, s.reschedules)
+		for _, k := range all {
+			asked := k.begun.Due
+			for _, o := range all {
+				due := o.begun.Due
+				if k.begun.Kind == Push && !o.begun.At.After(k.ended.At) && !due.IsZero() && due.Before(asked) {
+					asked = due
+				}
+			}
+			if early := asked.Sub(k.ended.Due); k.ok() && !k.ended.Due.IsZero() && early > time.Millisecond {
+				c.fail("P2 as asked", s.name, "due at %s was asked for at %s, and %s answered", stamp(k.begun.Due),
+					stamp(k.begun.At), stamp(k.ended.Due))
+			}
+		}
+	}
+}
+
 // leastDue returns the earliest due time that a message may have had at a time, if all that it may have had are known.
 // A nack that was answered with no time gave it none.
 func (c *checker) leastDue(s *story, at time.Time) (least time.Time, known bool) {
@@ -92,7 +113,8 @@ const (
 )
 
 // p4Canceled: a message whose cancel was answered OK is delivered to nobody, neither before nor after. One that
-// consumers pull may have come before, and was sent back.
+// consumers pull may have come before, and was sent back; so may one that a webhook posted in vain, or whose answer it
+// did not live to note.
 func (c *checker) p4Canceled() {
 	for _, s := range c.order {
 		for _, k := range s.cancels {
@@ -100,7 +122,9 @@ func (c *checker) p4Canceled() {
 				continue
 			}
 			for _, seen := range s.seen() {
-				if seen.Kind == Deliver || seen.At.After(k.ended.At) {
+				over := seen.Kind == Deliver && seen.Word != Posted &&
+					(seen.Word != Accepted || !c.mayWithin(Repeats, seen.At, k.ended.At))
+				if over || seen.At.After(k.ended.At) {
 					c.fail("P4 honest cancel", s.name, "canceled at %s, seen at %s by %s", stamp(k.ended.At), stamp(seen.At),
 						by(seen))
 				}
@@ -200,15 +224,20 @@ func (c *checker) unsure(s *story, body string) bool {
 // p5Repeats: a delivery that names the same attempt once more is the fault of something.
 func (c *checker) p5Repeats() {
 	for _, s := range c.order {
-		first := map[int]Event{}
+		type try struct { // content that was edited after a try begins anew, under another uid
+			uid     string
+			attempt int
+		}
+		first := map[try]Event{}
 		for _, seen := range s.deliveries {
-			before, again := first[seen.Attempt]
+			this := try{seen.UID, seen.Attempt}
+			before, again := first[this]
 			if again && !c.may(Repeats, seen.At) && !c.may(Loss, seen.At) {
 				c.fail("P5 no repeat", s.name, "attempt %d at %s and again at %s", seen.Attempt, stamp(before.At),
 					stamp(seen.At))
 			}
 			if !again {
-				first[seen.Attempt] = seen
+				first[this] = seen
 			}
 		}
 	}

@@ -27,6 +27,9 @@ func (h *History) eventsLocked() (all []history.Event) {
 		message, answer := strconv.Itoa(seq), history.Event{}
 		if s.Kept {
 			answer = history.Event{At: s.KeptAt, Phase: history.OK, UID: s.Uid}
+			if s.Uid == "" {
+				answer.Word = history.Taken // by tag
+			}
 			if s.Due != 0 {
 				answer.Due = time.UnixMilli(s.Due)
 			}
@@ -42,11 +45,11 @@ func (h *History) eventsLocked() (all []history.Event) {
 		switch {
 		case c.Word == OkCancel:
 			answer.Phase = history.OK
-		case c.Word == "in_flight", c.Word == "already_delivered", c.Word == "unavailable",
+		case c.Word == "in_flight", strings.HasPrefix(c.Word, "already_"), c.Word == "unavailable",
 			(c.Word == "unknown_id" || c.Word == "in_intake") && !h.Lossy:
 			answer.Phase = history.Fail
 		}
-		call(history.Event{At: c.At, Kind: history.Cancel, Message: strconv.Itoa(c.Seq)}, answer)
+		call(history.Event{At: c.Begun, Kind: history.Cancel, Message: strconv.Itoa(c.Seq)}, answer)
 	}
 	for _, a := range h.deliveriesLocked() {
 		uid, _, _ := strings.Cut(a.header.Get(nats.MsgIdHdr), "@")

@@ -34,9 +34,10 @@ type Sent struct {
 
 // Canceled is the answer to one cancel. The word is empty when none came.
 type Canceled struct {
-	Seq  int
-	At   time.Time // of the answer
-	Word string
+	Seq   int
+	Begun time.Time
+	At    time.Time // of the answer
+	Word  string
 }
 
 // OkCancel is the word of a cancel that was answered OK.

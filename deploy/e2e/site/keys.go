@@ -91,11 +91,23 @@ func (s *Site) Taken(js jetstream.JetStream) {
 	})
 }
 
-// Drained returns an error while messages wait or are claimed.
+// Drained returns an error while messages wait or are claimed. It names the first that waits in each place.
 func (s *Site) Drained(rdb *redis.Client) error {
-	waiting, _, claimed, err := s.Held(s.T.Context(), rdb, time.Time{}, AnyTerm)
-	if err == nil && waiting+claimed > 0 {
-		err = fmt.Errorf("%d messages wait and %d are claimed", waiting, claimed)
+	ctx := s.T.Context()
+	waiting, _, claimed, err := s.Held(ctx, rdb, time.Time{}, AnyTerm)
+	if err != nil || waiting+claimed == 0 {
+		return err
 	}
-	return err
+	var first []string
+	for scan := rdb.Scan(ctx, 0, "{"+s.Ns+":*", 1000).Iterator(); scan.Next(ctx); {
+		key := scan.Val()
+		if _, kind, _ := strings.Cut(key, "}:"); kind != "due" && !strings.HasPrefix(kind, "parked:") {
+			continue
+		}
+		for _, one := range rdb.ZRangeWithScores(ctx, key, 0, 0).Val() {
+			due := time.UnixMilli(int64(one.Score) / 256).UTC().Format(time.RFC3339Nano)
+			first = append(first, fmt.Sprintf("%s in %s, due at %s", one.Member, key, due))
+		}
+	}
+	return fmt.Errorf("%d messages wait and %d are claimed: %s", waiting, claimed, strings.Join(first, "; "))
 }

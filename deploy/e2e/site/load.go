@@ -197,13 +197,13 @@ func (m *Message) Last(acknowledged time.Time) time.Time {
 // cancelLater cancels at any time from now until a little after the due time, over HTTP or NATS.
 func (l *Load) cancelLater(m *Message, name string) {
 	Pause(l.Ctx, rand.N(max(time.Until(m.NotBefore), 0)+300*time.Millisecond))
-	word := ""
+	word, begun := "", time.Now()
 	if m.Seq%3 == 0 {
 		word = l.cancelByRequest(m, name)
 	} else {
 		word = l.CancelByHTTP(m, name)
 	}
-	l.H.Cancel(Canceled{m.Seq, time.Now(), word})
+	l.H.Cancel(Canceled{m.Seq, begun, time.Now(), word})
 }
 
 func (l *Load) CancelByHTTP(m *Message, name string) string {

@@ -107,15 +107,18 @@ func (i *Instance) Sure(ctx context.Context, method, path string, body any, pass
 	}
 }
 
-// Slow is what may be answered where the database is slow.
-var Slow = []string{"outcome_unknown", "unavailable"}
+// Slow is what may be answered where the database is slow, and Unsure what leaves open whether it was done.
+var (
+	Slow   = []string{"outcome_unknown", "unavailable"}
+	Unsure = []string{"outcome_unknown", "not_journaled"}
+)
 
 // Must is call where an answer is due, at once on a machine that has nothing else to do.
 func (s *Site) Must(i *Instance, method, path string, body any) Answer {
 	s.T.Helper()
 	ctx, stop := context.WithTimeout(s.T.Context(), Patience)
 	defer stop()
-	a, err := i.Sure(ctx, method, path, body, "outcome_unknown")
+	a, err := i.Sure(ctx, method, path, body, Unsure...)
 	if err != nil {
 		s.T.Fatal(err)
 	}

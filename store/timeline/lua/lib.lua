@@ -316,8 +316,8 @@ end
 
 -- ending returns the record for the end of a packed message, live or dead, in the state to. unsure is whether the
 -- message may have been delivered, n its version, and refusals what its mark counts, nil for none. around returns what
--- stands in it around the message's own parts: those who end many alike make it once. Refusals stand behind the cause,
--- within its length, where a tarry that does not know them takes them for text.
+-- stands in it around the message's own parts: a script that ends many alike makes it once. Refusals stand behind the
+-- cause, within its length, where a tarry that does not know them takes them for text.
 local function around(to, now, unsure, cause, n, refusals)
   local flags = (kept(to) and 4 or 2) + (unsure and 1 or 0)
   if tonumber(refusals or 0) > 0 then
@@ -475,7 +475,8 @@ local function expiry(packed)
   return due(packed) + struct.unpack('>i8', packed, source(packed) - 7)
 end
 
--- hasten notes in hastened that an order begins earlier: the bucket's ('') or that of a topic's messages for pull.
+-- hasten records in hastened that the head of an order moved earlier. on is the topic of messages for pull, or '' for
+-- the bucket.
 local hastened = {}
 local function hasten(on, at) push(hastened, on, string.format('%.0f', at)) end
 
@@ -725,7 +726,7 @@ local function correct(on)
   return least
 end
 
--- derive corrects what pulls, leasing and lanes say of an order whose members came from another bucket, or went there.
+-- derive rebuilds what pulls, leasing and lanes say of an order after members moved between buckets.
 local function derive(name, key)
   local order, on = string.match(name, '^(%l+):(.*)$')
   if order == 'pull' then

@@ -4,7 +4,7 @@
 -- Result: for each topic that it reached: the places of its first ready messages in their order, joined by blanks; a
 --      time no later than when the next one is due, '' for none
 -- It stops once it has found 2,000 places. The time of a topic in pulls may be too early, since what leaves an order
--- does not look for the next. Who finds that nothing is ready by then corrects it. Twice: the same.
+-- does not look for the next. A script that finds nothing ready by then corrects it. Twice: the same.
 local now, names, result, spent = tonumber(ARGV[1]), {}, {}, 0
 for i = 2, #ARGV, 2 do names[#names + 1] = ARGV[i] end
 local times = #names > 0 and redis.call('ZMSCORE', PULLS, unpack(names)) or {}

@@ -46,7 +46,7 @@ const (
 	HeaderDue     = "Tarry-Due"
 	HeaderSubject = "Tarry-Subject" // the topic, on a message published on another subject
 	// HeaderOnce is a secret of one delivery: the Nats-Msg-Id of its retry is made from it. A stream judges those over
-	// all of its subjects, so whoever may publish on another could take the id of a retry that can be guessed.
+	// all of its subjects, so a client that may publish on another could take the id of a retry that can be guessed.
 	HeaderOnce = "Tarry-Once"
 
 	// HeaderReason holds a reason. tarry writes it on a reject. On a consumer's retry the consumer writes it, and it is
