@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -24,7 +24,7 @@ func (s *Server) admitted(needs right, h handler) handler {
 			o.admitted = true
 		}
 		if at, _ := r.Context().Value(slotKey{}).(slot); !at.take(s.holder(r, token)) {
-			return refusal(http.StatusServiceUnavailable, answer.WordBusy,
+			return refusal(http.StatusServiceUnavailable, ops.WordBusy,
 				"this caller's requests take three quarters of http.connections, which is %d", s.cfg.Connections)
 		}
 		if token == nil && !needs.audited() {

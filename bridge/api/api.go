@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -42,10 +42,10 @@ type Config struct {
 	Rejects Rejects
 	// Intake finds pushes that no instance has accepted; nil for none.
 	Intake interface {
-		Look(ctx context.Context, q answer.WhyQuery) ([]answer.WhyPush, []answer.WhyPlace)
+		Look(ctx context.Context, q ops.WhyQuery) ([]ops.WhyPush, []ops.WhyPlace)
 	}
 	// Webhooks tells how the targets of webhooks do; nil for none.
-	Webhooks func() []answer.Webhook
+	Webhooks func() []ops.Webhook
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	// JournalMode is the journal's mode as in the settings, off, async or sync, for /v1/cluster. If empty, /v1/cluster
@@ -153,10 +153,10 @@ func New(cfg Config) (*Server, error) {
 		return nil, fmt.Errorf("api: the journal's mode is %s, but there is no journal", cfg.JournalMode)
 	}
 	if cfg.JournalMode == journalSync {
-		cfg.Durable = wire.DurableJournal
+		cfg.Durable = ops.DurableJournal
 	}
 	orDefault(&cfg.Prefix, wire.DefaultPrefix)
-	orDefault(&cfg.Durable, wire.DurableRedis)
+	orDefault(&cfg.Durable, ops.DurableRedis)
 	orDefault(&cfg.MaxBody, 8<<20)
 	orDefault(&cfg.SizeLimit, int(cfg.MaxBody))
 	orDefault(&cfg.Timeout, 30*time.Second)

@@ -14,7 +14,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -71,7 +71,7 @@ var admins = map[string]route{
 
 // Reads returns the calls that change nothing, by name.
 func (s *Server) Reads() map[string]Call {
-	return s.calls(reads, &Token{Name: answer.ByNATS, Read: true})
+	return s.calls(reads, &Token{Name: ops.ByNATS, Read: true})
 }
 
 // Changes returns the calls of producers that change many messages, or dead ones, by name.
@@ -82,7 +82,7 @@ func (s *Server) Admins() map[string]Call { return s.operating(admins) }
 
 func (s *Server) operating(routes map[string]route) map[string]Call {
 	all := []string{">"}
-	return s.calls(routes, &Token{Name: answer.ByNATS, Push: all, Pull: all, Read: true, Operate: true})
+	return s.calls(routes, &Token{Name: ops.ByNATS, Push: all, Pull: all, Read: true, Operate: true})
 }
 
 func (s *Server) calls(routes map[string]route, as *Token) map[string]Call {
@@ -112,7 +112,7 @@ func (s *Server) call(ctx context.Context, to route, as *Token, request []byte) 
 				Msg("request panicked")
 			*w = collected{header: http.Header{}}
 			o.status = 0
-			s.refuse(o, r, &problem{answer.Problem(errPanicked)})
+			s.refuse(o, r, &problem{ops.ProblemOf(errPanicked)})
 			status, body = w.status, w.body.Bytes()
 		}
 		o.audited(time.Since(o.started))
@@ -189,7 +189,7 @@ func members(request []byte) (names []string, values []json.RawMessage, err erro
 	if len(bytes.TrimSpace(request)) == 0 {
 		return nil, nil, nil
 	}
-	bad := &wire.Error{Word: wire.WordJSON, Field: "request", Detail: "is not one JSON object"}
+	bad := &wire.Error{Word: ops.WordJSON, Field: "request", Detail: "is not one JSON object"}
 	d := json.NewDecoder(bytes.NewReader(request))
 	if open, err := d.Token(); err != nil || open != json.Delim('{') {
 		return nil, nil, bad
@@ -203,7 +203,7 @@ func members(request []byte) (names []string, values []json.RawMessage, err erro
 			return nil, nil, bad
 		}
 		if seen[name] {
-			return nil, nil, &wire.Error{Word: wire.WordRepeatedField, Field: fmt.Sprintf("%.40q", name),
+			return nil, nil, &wire.Error{Word: ops.WordRepeatedField, Field: fmt.Sprintf("%.40q", name),
 				Detail: "is given more than once"}
 		}
 		if len(seen) >= maxFields {
@@ -236,7 +236,7 @@ func plainText(name string, value json.RawMessage) (text string, given bool, err
 	case 'n':
 		return "", false, nil
 	case '{', '[':
-		return "", false, &wire.Error{Word: wire.WordJSON, Field: fmt.Sprintf("%.40q", name),
+		return "", false, &wire.Error{Word: ops.WordJSON, Field: fmt.Sprintf("%.40q", name),
 			Detail: "is neither text nor a number"}
 	}
 	return string(value), true, nil

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
@@ -34,7 +34,7 @@ var overHTTPAlone = map[string]string{
 func TestCalls_StandForEveryRouteOrAReason(t *testing.T) {
 	t.Parallel()
 	overHTTPAlone := maps.Clone(overHTTPAlone)
-	for _, verb := range wire.Verbs() {
+	for _, verb := range ops.Verbs() {
 		overHTTPAlone["POST /v1/leases/"+verb] = "a receipt of a pull"
 		overHTTPAlone["POST /v1/leases/{receipt}/"+verb] = "likewise"
 	}

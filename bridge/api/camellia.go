@@ -11,7 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -243,7 +243,7 @@ func (f *form) millis(name string, most time.Duration) time.Duration {
 
 // camelliaRef names the message with a msgId on a topic.
 func camelliaRef(r *http.Request, topic, id string) (scheduler.Ref, error) {
-	ref, err := answer.Ref(wire.Named{ID: id, Topic: topic, Keyed: true})
+	ref, err := ops.Ref(ops.Named{ID: id, Topic: topic, Keyed: true})
 	ref.Viewer = viewer(r)
 	return ref, err
 }
@@ -311,7 +311,7 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 				"msgId %s has the form of this server's own; only one that lives can be sent again", p.ID)
 		}
 	}
-	push := answer.Push(&p, body)
+	push := ops.Push(&p, body)
 	accepted := s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0]
 	if result := s.result(accepted); result.Problem != nil {
 		return a, &problem{*result.Problem}
@@ -348,7 +348,7 @@ func (s *Server) camelliaMQ(topic string) bool {
 // camelliaMessage returns a message in camellia's form. Of one that has ended it leaves out what is not known; row says
 // that the journal has told what it was.
 func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
-	m := &camelliaMessage{Topic: i.Topic, MsgID: answer.Info(i).ID, Msg: string(i.Body),
+	m := &camelliaMessage{Topic: i.Topic, MsgID: ops.InfoOf(i).ID, Msg: string(i.Body),
 		ProduceTime: i.UID.Time().UnixMilli(), TriggerTime: int64(i.Due), Status: s.camelliaStatus(i)}
 	if i.Key != "" { // other doors give keys, within which names are unique
 		m.MsgID = string(i.UID)
@@ -425,7 +425,7 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 		_, held = s.cfg.Service.SettleHeld(ctx, ref, scheduler.Discard)
 	}
 	if held != nil && (err == nil || errors.Is(err, scheduler.ErrUnknownID)) {
-		if _, refused := answer.Cancel(f.Get("msgId"), &result); refused != nil {
+		if _, refused := ops.Cancel(f.Get("msgId"), &result); refused != nil {
 			err = refusal(http.StatusNotFound, refused.Word, "not deleted: %s", refused.Detail)
 		}
 	}
@@ -460,7 +460,7 @@ func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (cam
 	}
 	switch {
 	case errors.Is(err, scheduler.ErrNotLeased):
-		err = refusal(http.StatusNotFound, answer.WordNotLeased, "nothing was acknowledged: %v", err)
+		err = refusal(http.StatusNotFound, ops.WordNotLeased, "nothing was acknowledged: %v", err)
 	case err == nil:
 		s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Acked++ })
 	}
@@ -506,8 +506,8 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 	f, release, err := s.form(w, r)
 	if err == nil {
 		release()
-		wait = cmp.Or(f.millis("longPollingTimeoutMillis", wire.MaxWait), camelliaWait)
-		poll := scheduler.Poll{Topic: f.topic(), Bytes: wire.PullBytes, Max: int(f.number("batch", 1, 1, wire.MaxPull)),
+		wait = cmp.Or(f.millis("longPollingTimeoutMillis", ops.MaxWait), camelliaWait)
+		poll := scheduler.Poll{Topic: f.topic(), Bytes: ops.PullBytes, Max: int(f.number("batch", 1, 1, ops.MaxPull)),
 			Lease: f.millis("ackTimeoutMillis", wire.MostLease)}
 		if poll.Lease > 0 { // else the topic's
 			poll.Lease = max(poll.Lease, wire.LeastLease)

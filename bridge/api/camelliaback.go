@@ -8,7 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -88,7 +88,7 @@ func (s *Server) camelliaSendBack(ctx context.Context, ref scheduler.Ref) error 
 func (s *Server) camelliaEnd(topic string) (ready time.Duration) {
 	ctx, stop := context.WithTimeout(context.Background(), s.cfg.Timeout)
 	defer stop()
-	for part := range slices.Chunk(s.backs.take(topic), wire.MaxPull) {
+	for part := range slices.Chunk(s.backs.take(topic), ops.MaxPull) {
 		due, _ := s.camelliaSettle(ctx, part)
 		ready = max(ready, due.Time().Sub(s.cfg.Now()))
 	}

@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"net/http"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // Cluster is the part of the election that the API uses.
 type Cluster interface {
-	// Cluster returns the term, the leader and the instances. It returns answer.ErrUnreachable while they cannot be
+	// Cluster returns the term, the leader and the instances. It returns ops.ErrUnreachable while they cannot be
 	// read.
-	Cluster(ctx context.Context) (answer.Cluster, error)
-	// Forget removes an instance that is gone. It may return answer.ErrNotGone and answer.ErrUnreachable.
+	Cluster(ctx context.Context) (ops.Cluster, error)
+	// Forget removes an instance that is gone. It may return ops.ErrNotGone and ops.ErrUnreachable.
 	Forget(ctx context.Context, instance string) error
-	// Resign makes the leader give leadership up. It may return the election errors of bridge/answer.
+	// Resign makes the leader give leadership up. It may return the election errors of bridge/ops.
 	Resign(ctx context.Context, reason string) error
 }
 
@@ -34,7 +34,7 @@ func (s *Server) cluster(w http.ResponseWriter, r *http.Request) error {
 	}
 	a.Namespace = s.cfg.Namespace
 	if a.Instances == nil {
-		a.Instances = []answer.Instance{}
+		a.Instances = []ops.Instance{}
 	}
 	if parked, err := s.cfg.Service.ParkedLanes(ctx); err == nil { // without the lanes, the answer has the instances
 		a.Parked = parked[:min(len(parked), maxParked)]
@@ -58,7 +58,7 @@ func (s *Server) resign(w http.ResponseWriter, r *http.Request) error {
 	s.audit(r, "resign", false).Str("reason", reason)
 	return s.done(w, r, func(ctx context.Context) (any, error) {
 		err := s.cfg.Cluster.Resign(ctx, reason)
-		if errors.Is(err, answer.ErrNotLeader) {
+		if errors.Is(err, ops.ErrNotLeader) {
 			err = s.notLeader(ctx, err)
 		}
 		return map[string]bool{"resigned": true}, err
@@ -80,7 +80,7 @@ func (s *Server) notLeader(ctx context.Context, err error) error {
 	if info, err := s.cfg.Cluster.Cluster(ctx); err == nil && info.Leader != nil {
 		detail += fmt.Sprintf("; %s at %s does", info.Leader.Instance, info.Leader.Address)
 	}
-	return refusal(http.StatusConflict, answer.WordNotLeader, "%s", detail)
+	return refusal(http.StatusConflict, ops.WordNotLeader, "%s", detail)
 }
 
 // decodeReason reads {"reason":"..."}; the body and the reason may be missing.
@@ -92,7 +92,7 @@ func decodeReason(body []byte) (string, error) {
 	var reason string
 	for i, name := range names {
 		if name != "reason" || json.Unmarshal(values[i], &reason) != nil {
-			return "", &wire.Error{Word: wire.WordJSON, Field: "request", Detail: `is not {"reason":"text"}`}
+			return "", &wire.Error{Word: ops.WordJSON, Field: "request", Detail: `is not {"reason":"text"}`}
 		}
 	}
 	return wire.CleanReason(reason), nil

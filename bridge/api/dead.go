@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"sync"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -25,7 +25,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := answer.MessageList{Messages: []wire.Info{}}
+	a := ops.MessageList{Messages: []ops.Info{}}
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		page, next, err := s.cfg.Service.Dead(ctx, topic, after, limit)
 		if errors.Is(err, scheduler.ErrBadCursor) { // forged, or made when the number of buckets was another
@@ -33,7 +33,7 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 		}
 		for i := range page {
 			page[i].Headers, page[i].Body = nil, nil
-			a.Messages = append(a.Messages, answer.Info(&page[i]))
+			a.Messages = append(a.Messages, ops.InfoOf(&page[i]))
 		}
 		if next != "" {
 			a.Cursor = sealCursor(listDead, topic, next)
@@ -44,14 +44,14 @@ func (s *Server) dead(w http.ResponseWriter, r *http.Request) error {
 
 // requeue pushes dead messages again.
 func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, wire.DecodeDeadOrder)
+	asked, err := decoded(s, w, r, ops.DecodeDeadOrder)
 	if err != nil {
 		return err
 	}
-	how := answer.Requeue(&asked)
+	how := ops.Requeue(&asked)
 	how.Fit = s.limits()
 	if asked.Selects() {
-		selected, err := answer.DeadSelection(&asked, s.cfg.Now())
+		selected, err := ops.DeadSelection(&asked, s.cfg.Now())
 		if err != nil {
 			return err
 		}
@@ -60,14 +60,14 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 				return s.cfg.Service.RequeueMany(ctx, selected, how, progress)
 			})
 	}
-	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (answer.DeadResult, error) {
+	return s.named(w, r, "requeue", &asked, func(ctx context.Context, ref scheduler.Ref) (ops.DeadResult, error) {
 		accepted, err := s.cfg.Service.RequeueOne(ctx, ref, how)
 		accepted.Err = err
-		result := answer.Requeued(ref, accepted)
+		result := ops.Requeued(ref, accepted)
 		if result.Problem != nil {
-			return answer.DeadResult{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
+			return ops.DeadResult{}, fmt.Errorf("%w: %w", err, &problem{*result.Problem})
 		}
-		return answer.DeadResult{UID: result.Answer.UID, Due: wire.FormatTime(result.Answer.Due),
+		return ops.DeadResult{UID: result.Answer.UID, Due: ops.FormatTime(result.Answer.Due),
 			State:   result.Answer.State,
 			Durable: s.cfg.Durable}, nil
 	})
@@ -75,12 +75,12 @@ func (s *Server) requeue(w http.ResponseWriter, r *http.Request) error {
 
 // purge removes dead messages for good.
 func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, wire.DecodePurge)
+	asked, err := decoded(s, w, r, ops.DecodePurge)
 	if err != nil {
 		return err
 	}
 	if asked.Selects() {
-		selected, err := answer.DeadSelection(&asked, s.cfg.Now())
+		selected, err := ops.DeadSelection(&asked, s.cfg.Now())
 		if err != nil {
 			return err
 		}
@@ -89,8 +89,8 @@ func (s *Server) purge(w http.ResponseWriter, r *http.Request) error {
 				return s.cfg.Service.PurgeMany(ctx, selected, progress)
 			})
 	}
-	return s.named(w, r, "purge", &asked, func(ctx context.Context, ref scheduler.Ref) (answer.DeadResult, error) {
-		return answer.DeadResult{Purged: true}, s.cfg.Service.PurgeOne(ctx, ref)
+	return s.named(w, r, "purge", &asked, func(ctx context.Context, ref scheduler.Ref) (ops.DeadResult, error) {
+		return ops.DeadResult{Purged: true}, s.cfg.Service.PurgeOne(ctx, ref)
 	})
 }
 
@@ -99,16 +99,16 @@ const deadAtOnce = 16
 
 // named calls do for each of the named dead messages. For a single message the status is its result. For several
 // messages the answer has a result for each, in order, and a refusal does not affect the others.
-func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, asked *wire.DeadOrder,
-	do func(context.Context, scheduler.Ref) (answer.DeadResult, error)) error {
+func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, asked *ops.DeadOrder,
+	do func(context.Context, scheduler.Ref) (ops.DeadResult, error)) error {
 	if asked.DryRun {
-		return &wire.Error{Word: wire.WordDryRun, Field: wire.FieldDryRun,
+		return &wire.Error{Word: ops.WordDryRun, Field: ops.FieldDryRun,
 			Detail: "requires a selection, which it counts; here every message is named"}
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	if asked.IDs == nil {
-		ref, err := answer.Ref(asked.One)
+		ref, err := ops.Ref(asked.One)
 		if err != nil {
 			return err
 		}
@@ -123,11 +123,11 @@ func (s *Server) named(w http.ResponseWriter, r *http.Request, what string, aske
 	s.audit(r, what, false).Int("ids", len(asked.IDs))
 	results := make([]any, len(asked.IDs))
 	one := func(id string) any {
-		ref, err := answer.Ref(wire.Named{ID: id})
+		ref, err := ops.Ref(ops.Named{ID: id})
 		if err == nil && ctx.Err() != nil { // the messages before it used up the time
 			err = fmt.Errorf("%w: not attempted within %s", scheduler.ErrUnavailable, s.cfg.Timeout)
 		}
-		var done answer.DeadResult
+		var done ops.DeadResult
 		if err == nil {
 			done, err = do(ctx, ref)
 		}

@@ -7,7 +7,7 @@
 //	           panics                       before anything is written
 //
 // A handler writes its successful answer itself and returns everything else as an error. One place turns errors into
-// {"error":"stable_word","detail":"..."} with the right status (bridge/answer knows the scheduler's errors, problem.go
+// {"error":"stable_word","detail":"..."} with the right status (bridge/ops knows the scheduler's errors, problem.go
 // those of HTTP). No answer is plain text, not even 404, 405 and 500.
 //
 // # Memory

@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -30,8 +30,8 @@ type Check struct {
 const fullDisk = "the disk is full"
 
 // answer returns the check as an answer shows it, without its reason.
-func (c *Check) answer() answer.Check {
-	a := answer.Check{Name: c.Name, OK: c.Err == nil}
+func (c *Check) answer() ops.Check {
+	a := ops.Check{Name: c.Name, OK: c.Err == nil}
 	if errors.Is(c.Err, scheduler.ErrDiskFull) {
 		a.Detail = fullDisk
 	}
@@ -69,7 +69,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	ctx, stop := context.WithTimeout(r.Context(), readyWithin)
 	defer stop()
 	checks := s.cfg.Ready(ctx)
-	a := answer.Ready{Checks: []answer.Check{}}
+	a := ops.Ready{Checks: []ops.Check{}}
 	a.Degraded, a.Ready = Amiss(checks)
 	for i := range checks {
 		a.Checks = append(a.Checks, checks[i].answer())
@@ -82,8 +82,8 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 }
 
 // ownChecks returns the checks of this instance with the reasons of failures.
-func (s *Server) ownChecks(ctx context.Context) []answer.Check {
-	var all []answer.Check
+func (s *Server) ownChecks(ctx context.Context) []ops.Check {
+	var all []ops.Check
 	for _, c := range s.cfg.Ready(ctx) {
 		a := c.answer()
 		if c.Err != nil {

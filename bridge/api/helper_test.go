@@ -18,9 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -106,13 +105,13 @@ func (nowhere) Send(_ context.Context, batch []*message.Message, done func(*mess
 
 // cluster answers as a test sets it.
 type cluster struct {
-	info    answer.Cluster
+	info    ops.Cluster
 	err     error
 	refusal error // of a resign, and of forgetting an instance
 	reasons []string
 }
 
-func (c *cluster) Cluster(context.Context) (answer.Cluster, error) { return c.info, c.err }
+func (c *cluster) Cluster(context.Context) (ops.Cluster, error) { return c.info, c.err }
 func (c *cluster) Forget(_ context.Context, instance string) error {
 	c.reasons = append(c.reasons, "forget "+instance)
 	return c.refusal
@@ -208,7 +207,7 @@ func (p pullers) Settle(_ context.Context, orders []scheduler.Settlement) ([]sch
 }
 
 // receiptA is a receipt of the message uidA on the topic a.
-var receiptA = wire.Receipt{UID: string(uidA), Nonce: 1, Topic: "a"}.String()
+var receiptA = ops.Receipt{UID: string(uidA), Nonce: 1, Topic: "a"}.String()
 
 func (s service) AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 	return s.accept(ctx, batch)

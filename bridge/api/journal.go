@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -87,11 +87,11 @@ func (s *Server) lag(ctx context.Context) *record.Lag {
 	return &lag
 }
 
-func (s *Server) journalState(ctx context.Context) *answer.JournalState {
+func (s *Server) journalState(ctx context.Context) *ops.JournalState {
 	if s.cfg.JournalMode == "" {
 		return nil
 	}
-	a := &answer.JournalState{Mode: s.cfg.JournalMode}
+	a := &ops.JournalState{Mode: s.cfg.JournalMode}
 	if s.cfg.Journal != nil {
 		a.Lag = s.lag(ctx)
 	}
@@ -104,7 +104,7 @@ func restored(dry bool) func(*record.RestoreReport) any {
 
 // restore restores the messages that the journal has and the store lacks.
 func (s *Server) restore(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, wire.DecodeRestore)
+	asked, err := decoded(s, w, r, ops.DecodeRestore)
 	if err != nil {
 		return err
 	}
@@ -123,7 +123,7 @@ func (s *Server) restoreOne(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	dry, err := decoded(s, w, r, wire.DecodeRestoreOne)
+	dry, err := decoded(s, w, r, ops.DecodeRestoreOne)
 	if err != nil {
 		return err
 	}
@@ -164,11 +164,11 @@ func verified(r *record.VerifyReport) any {
 
 // verify compares the store with the journal, and repairs or revives if requested.
 func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, wire.DecodeVerify)
+	asked, err := decoded(s, w, r, ops.DecodeVerify)
 	if err != nil {
 		return err
 	}
-	s.audit(r, "verify", asked == wire.Verify{}).Bool("revive", asked.Revive)
+	s.audit(r, "verify", asked == ops.Verify{}).Bool("revive", asked.Revive)
 	return long(s, w, r, s.verifying, verified,
 		func(ctx context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
 			counts := progress
@@ -181,20 +181,20 @@ func (s *Server) verify(w http.ResponseWriter, r *http.Request) error {
 
 // redeliver publishes again the messages that NATS stored since a given moment and has lost.
 func (s *Server) redeliver(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, wire.DecodeRedeliver)
+	asked, err := decoded(s, w, r, ops.DecodeRedeliver)
 	if err != nil {
 		return err
 	}
 	now := s.cfg.Now()
 	since := asked.Since.Ago(now)
 	if since.After(now) {
-		return &wire.Error{Word: wire.WordSince, Field: wire.FieldSince,
+		return &wire.Error{Word: ops.WordSince, Field: ops.FieldSince,
 			Detail: "lies in the future; it is the time of the first delivery to check"}
 	}
 	// rounded down, because the range begins there
 	request := record.RedeliverRequest{Since: message.Milli(since.UnixMilli()), Topic: asked.Topic,
 		DryRun: asked.DryRun}
-	s.audit(r, "redeliver", asked.DryRun).Str("since", wire.FormatTime(int64(request.Since))).Str("topic", asked.Topic)
+	s.audit(r, "redeliver", asked.DryRun).Str("since", ops.FormatTime(int64(request.Since))).Str("topic", asked.Topic)
 	form := func(r *record.RedeliverReport) any { r.DryRun = asked.DryRun; return r }
 	return long(s, w, r, s.redelivering, form,
 		func(ctx context.Context, progress func(record.RedeliverReport)) (record.RedeliverReport, error) {

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -54,7 +54,7 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var a answer.MessageList
+	var a ops.MessageList
 	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
 		// The lag is read first: a change written between the two reads is then both counted and shown, rather than
 		// neither.
@@ -73,10 +73,10 @@ func (s *Server) list(w http.ResponseWriter, r *http.Request) error {
 			}
 		}
 		page, err = s.viewed(ctx, page, l.shown)
-		a.Messages = make([]wire.Info, len(page))
+		a.Messages = make([]ops.Info, len(page))
 		for i := range page {
 			page[i].Headers, page[i].Body = nil, nil
-			a.Messages[i] = answer.Info(&page[i].Info)
+			a.Messages[i] = ops.InfoOf(&page[i].Info)
 			a.Messages[i].By = page[i].ChangedBy
 		}
 		s.explain(ctx, page, a.Messages)
@@ -132,7 +132,7 @@ func (s *Server) viewed(ctx context.Context, page []record.Record, shown []messa
 
 // explain adds the reason to overdue waiting messages. The journal does not know which lanes are held back, so explain
 // asks the store; if the store does not answer, the list stays unchanged.
-func (s *Server) explain(ctx context.Context, page []record.Record, messages []wire.Info) {
+func (s *Server) explain(ctx context.Context, page []record.Record, messages []ops.Info) {
 	now := message.CeilMilli(s.cfg.Now())
 	overdue := func(r *record.Record) bool { return r.State == message.StateWaiting && r.Due < now }
 	var topics []string
@@ -151,7 +151,7 @@ func (s *Server) explain(ctx context.Context, page []record.Record, messages []w
 	}
 	for i := range page {
 		if overdue(&page[i]) {
-			messages[i].Why = answer.Why(parked[page[i].Topic])
+			messages[i].Why = ops.WhyOf(parked[page[i].Topic])
 		}
 	}
 }
@@ -224,7 +224,7 @@ func states(text string) (shown, kept []message.State, err error) {
 // dueBound reads a bound of the due time. A result of 0, the first moment of 1970, would mean no bound, so dueBound
 // returns -1 for it.
 func dueBound(text, name string, now time.Time) (message.Milli, error) {
-	when, err := wire.ParseWhen(text, name)
+	when, err := ops.ParseWhen(text, name)
 	if err != nil {
 		return 0, err
 	}
@@ -351,7 +351,7 @@ func forecastQuery(r *http.Request, now time.Time) (record.ForecastQuery, error)
 		return err
 	})
 	p.read("until", func(text string) error {
-		when, err := wire.ParseWhen(text, "until")
+		when, err := ops.ParseWhen(text, "until")
 		if until = when.Ahead(now); err == nil && !until.After(now) {
 			return refusal(http.StatusBadRequest, WordUntil, "until %.40q is not after now", text)
 		}
@@ -363,7 +363,7 @@ func forecastQuery(r *http.Request, now time.Time) (record.ForecastQuery, error)
 	f.Step, f.Until = message.Milli(step/time.Millisecond), message.CeilMilli(until)
 	if n := steps(f); n > maxSteps {
 		return f, refusal(http.StatusBadRequest, WordStep, "step of %s makes %d steps until %s, the limit is %d",
-			step, n, wire.FormatTime(int64(f.Until)), maxSteps)
+			step, n, ops.FormatTime(int64(f.Until)), maxSteps)
 	}
 	return f, nil
 }
@@ -374,7 +374,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	var a answer.History
+	var a ops.History
 	return s.show(w, r, "journal", &a, func(ctx context.Context) error {
 		lives, err := s.cfg.Journal.History(ctx, ref)
 		if err != nil {
@@ -385,7 +385,7 @@ func (s *Server) history(w http.ResponseWriter, r *http.Request) error {
 		}
 		for i := range lives {
 			l := &lives[i]
-			one := answer.Life{UID: l.UID, State: l.State, Due: l.Due, Kind: l.Kind, Other: l.Other, Reason: l.Reason,
+			one := ops.Life{UID: l.UID, State: l.State, Due: l.Due, Kind: l.Kind, Other: l.Other, Reason: l.Reason,
 				History: changeAnswers(l, mayRead(r), message.CeilMilli(s.cfg.Now())), Earlier: l.Earlier}
 			if i > 0 {
 				a.Others = append(a.Others, one)

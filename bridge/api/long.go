@@ -11,8 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -73,7 +72,7 @@ func long[R any](s *Server, w http.ResponseWriter, r *http.Request, kind exclusi
 		if a := visitOf(r).audit; a != nil {
 			a.word = known.Word
 		}
-		_ = l.line(wire.AppendProblem(nil, &known.Problem))
+		_ = l.line(ops.AppendProblem(nil, &known.Problem))
 		return nil
 	}
 	return err
@@ -205,11 +204,11 @@ func (l *lines) line(text []byte) error {
 
 // cancelMany cancels the waiting messages that are selected.
 func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, wire.DecodeSelection)
+	asked, err := decoded(s, w, r, ops.DecodeSelection)
 	if err != nil {
 		return err
 	}
-	selected, err := answer.Selection(&asked, s.cfg.Now())
+	selected, err := ops.SelectionOf(&asked, s.cfg.Now())
 	if err != nil {
 		return err
 	}
@@ -221,19 +220,19 @@ func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
 
 // rescheduleMany moves the waiting messages that are selected.
 func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
-	var change wire.Edit
-	asked, err := decoded(s, w, r, func(body []byte) (asked wire.Selection, err error) {
-		asked, change, err = wire.DecodeRescheduleMany(body)
+	var change ops.Edit
+	asked, err := decoded(s, w, r, func(body []byte) (asked ops.Selection, err error) {
+		asked, change, err = ops.DecodeRescheduleMany(body)
 		return asked, err
 	})
 	if err != nil {
 		return err
 	}
-	selected, err := answer.Selection(&asked, s.cfg.Now())
+	selected, err := ops.SelectionOf(&asked, s.cfg.Now())
 	if err != nil {
 		return err
 	}
-	edit := answer.Edit(&change)
+	edit := ops.EditOf(&change)
 	return s.many(w, r, s.rescheduling, "reschedule", selected,
 		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 			return s.cfg.Service.RescheduleMany(ctx, selected, edit, progress)
@@ -244,7 +243,7 @@ func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) many(w http.ResponseWriter, r *http.Request, kind exclusive, what string, selected scheduler.Selection,
 	do func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error)) error {
 	line := s.auditMany(r, what, &selected)
-	form := func(r *scheduler.Report) any { return answer.Report(*r, selected.DryRun) }
+	form := func(r *scheduler.Report) any { return ops.ReportOf(*r, selected.DryRun) }
 	return long(s, w, r, kind, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 		report, err := do(ctx, progress)
 		// logged too, because the caller may have gone
@@ -253,7 +252,7 @@ func (s *Server) many(w http.ResponseWriter, r *http.Request, kind exclusive, wh
 			err = s.why(ctx, err)
 		}
 		if err != nil { // the caller should learn how much was done
-			err = fmt.Errorf("%w: %w", err, &problem{answer.Stopped(report, selected.DryRun, err)})
+			err = fmt.Errorf("%w: %w", err, &problem{ops.Stopped(report, selected.DryRun, err)})
 		}
 		return report, err
 	})
@@ -266,10 +265,10 @@ func (s *Server) auditMany(r *http.Request, what string, selected *scheduler.Sel
 		line.Str("key", selected.Key)
 	}
 	if selected.From != 0 {
-		line.Str("from", wire.FormatTime(int64(selected.From)))
+		line.Str("from", ops.FormatTime(int64(selected.From)))
 	}
 	if selected.To != 0 {
-		line.Str("to", wire.FormatTime(int64(selected.To)))
+		line.Str("to", ops.FormatTime(int64(selected.To)))
 	}
 	return line
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"net/http"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -18,7 +18,7 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	item := wire.DecodePush(body, s.cfg.Prefix)
+	item := ops.DecodePush(body, s.cfg.Prefix)
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
 	push, err := s.judge(r, &item)
@@ -34,11 +34,11 @@ func (s *Server) push(w http.ResponseWriter, r *http.Request) error {
 		status = http.StatusOK
 	}
 	w.Header().Set("Location", "/v1/messages/"+result.Answer.UID)
-	s.respond(w, status, func(b []byte) []byte { return wire.AppendAnswer(b, &result.Answer) })
+	s.respond(w, status, func(b []byte) []byte { return ops.AppendAnswer(b, &result.Answer) })
 	return nil
 }
 
-// batch stores up to wire.MaxBatch messages and answers 200 with an outcome for each, in order. A refused message has
+// batch stores up to ops.MaxBatch messages and answers 200 with an outcome for each, in order. A refused message has
 // its problem as its outcome and does not affect the others. Only a request that cannot be parsed is refused as a
 // whole.
 func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
@@ -47,12 +47,12 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 		return err
 	}
 	defer release()
-	items, err := wire.DecodeBatch(body, s.cfg.Prefix)
+	items, err := ops.DecodeBatch(body, s.cfg.Prefix)
 	if err != nil {
 		return err
 	}
 	var (
-		results = make([]wire.Result, len(items))
+		results = make([]ops.Result, len(items))
 		pushes  = make([]*scheduler.Push, 0, len(items))
 		places  = make([]int, 0, len(items)) // of pushes among results
 	)
@@ -71,12 +71,12 @@ func (s *Server) batch(w http.ResponseWriter, r *http.Request) error {
 			results[places[i]] = s.result(accepted)
 		}
 	}
-	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendResults(b, results) })
+	s.respond(w, http.StatusOK, func(b []byte) []byte { return ops.AppendResults(b, results) })
 	return nil
 }
 
 // judge returns a push in the scheduler's form, or the reason for its refusal.
-func (s *Server) judge(r *http.Request, item *wire.PushItem) (*scheduler.Push, error) {
+func (s *Server) judge(r *http.Request, item *ops.PushItem) (*scheduler.Push, error) {
 	if item.Err != nil {
 		return nil, item.Err
 	}
@@ -86,10 +86,10 @@ func (s *Server) judge(r *http.Request, item *wire.PushItem) (*scheduler.Push, e
 	if err := s.limits().Check(&item.Push, len(item.Body)); err != nil {
 		return nil, err
 	}
-	return answer.Push(&item.Push, item.Body), nil
+	return ops.Push(&item.Push, item.Body), nil
 }
 
-func (s *Server) result(a scheduler.Accepted) wire.Result { return answer.Accepted(a, s.cfg.Durable) }
+func (s *Server) result(a scheduler.Accepted) ops.Result { return ops.Accepted(a, s.cfg.Durable) }
 
 // get answers with a message, live or remembered.
 func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
@@ -106,7 +106,7 @@ func (s *Server) get(w http.ResponseWriter, r *http.Request) error {
 			info.Headers, info.Body = nil, nil
 		}
 		tagged(w, info.Version)
-		return answer.Info(&info), nil
+		return ops.InfoOf(&info), nil
 	})
 }
 
@@ -122,11 +122,11 @@ func (s *Server) cancel(w http.ResponseWriter, r *http.Request) error {
 	if ref, err = s.permitted(ctx, r, ref); err == nil {
 		result, err = s.cfg.Service.Cancel(ctx, ref)
 	}
-	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // answer.Cancel answers the zero result with this error
+	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) { // ops.Cancel answers the zero result with this error
 		return err
 	}
 	result.Info.IntakeUnknown = result.Info.IntakeUnknown || errors.Is(err, scheduler.ErrInIntake)
-	canceled, refused := answer.Cancel(r.PathValue("id"), &result)
+	canceled, refused := ops.Cancel(r.PathValue("id"), &result)
 	if refused != nil {
 		return &problem{*refused}
 	}
@@ -143,8 +143,8 @@ func reference(r *http.Request) (scheduler.Ref, error) {
 	if values.Has("topic") && values.Get("topic") == "" {
 		return scheduler.Ref{}, wire.CheckSubject("")
 	}
-	ref, err := answer.Ref(
-		wire.Named{ID: r.PathValue("id"), Topic: values.Get("topic"), Key: values.Get("key"), Keyed: values.Has("key")})
+	ref, err := ops.Ref(
+		ops.Named{ID: r.PathValue("id"), Topic: values.Get("topic"), Key: values.Get("key"), Keyed: values.Has("key")})
 	ref.Viewer = viewer(r)
 	return ref, err
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 // metrics are the metrics of one server. A route label is a pattern, never a path, because ids are unique per message.
@@ -88,7 +88,7 @@ func (o *observed) done() {
 		o.s.log.Error().Str("route", route).Str("panic", panicText(failure)).Str("stack", string(debug.Stack())).Msg(
 			"request panicked")
 		if o.status == 0 {
-			internal := answer.Problem(errPanicked)
+			internal := ops.ProblemOf(errPanicked)
 			o.s.refuse(o, o.r, &problem{internal})
 			failure = nil
 		}

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -62,14 +62,14 @@ var (
 		"POST /v1/restore":               slices.Concat(away, stopped),
 		"POST /v1/verify":                slices.Concat(away, stopped),
 		"POST /v1/redeliver":             slices.Concat(away, stopped),
-		"GET /v1/rejects":                slices.Concat(away, []error{answer.ErrNoRejects, context.DeadlineExceeded}),
-		"GET /v1/rejects/{sequence}":     slices.Concat(away, []error{answer.ErrNoRejects, answer.ErrUnknownReject}),
+		"GET /v1/rejects":                slices.Concat(away, []error{ops.ErrNoRejects, context.DeadlineExceeded}),
+		"GET /v1/rejects/{sequence}":     slices.Concat(away, []error{ops.ErrNoRejects, ops.ErrUnknownReject}),
 		"POST /v1/rejects/requeue": slices.Concat(pushFails, refusedPushes(),
-			[]error{answer.ErrNoRejects, answer.ErrUnknownReject, answer.ErrIncompleteReject}),
-		"GET /v1/cluster": {answer.ErrUnreachable, errElse},
-		"POST /v1/cluster/resign": {answer.ErrNoLeader, answer.ErrNotLeader, answer.ErrNoStandby,
-			answer.ErrUnreachable, context.DeadlineExceeded, errElse},
-		"DELETE /v1/cluster/instances/{instance}": {answer.ErrNotGone, answer.ErrUnreachable, context.DeadlineExceeded,
+			[]error{ops.ErrNoRejects, ops.ErrUnknownReject, ops.ErrIncompleteReject}),
+		"GET /v1/cluster": {ops.ErrUnreachable, errElse},
+		"POST /v1/cluster/resign": {ops.ErrNoLeader, ops.ErrNotLeader, ops.ErrNoStandby,
+			ops.ErrUnreachable, context.DeadlineExceeded, errElse},
+		"DELETE /v1/cluster/instances/{instance}": {ops.ErrNotGone, ops.ErrUnreachable, context.DeadlineExceeded,
 			errElse},
 		"POST /v1/pull":                 slices.Concat(pullFails, []error{scheduler.ErrWebhook}),
 		"POST /v1/topics/{topic}/pull":  slices.Concat(pullFails, []error{scheduler.ErrWebhook}),
@@ -96,8 +96,8 @@ var (
 func refusedPushes() (all []error) {
 	for _, word := range []string{wire.WordTopic, wire.WordDelay, wire.WordAt, wire.WordNoDelay, wire.WordDelayAndAt,
 		wire.WordID, wire.WordKey, wire.WordOnDuplicate, wire.WordDeliver, wire.WordPriority, wire.WordTTL,
-		wire.WordAttempt, wire.WordRetry, wire.WordMaxWait, wire.WordLease, wire.WordReason, wire.WordHeader, wire.WordBody,
-		wire.WordUnsupported, answer.WordTooFar, wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge} {
+		wire.WordAttempt, wire.WordRetry, wire.WordMaxWait, wire.WordLease, wire.WordReason, wire.WordHeader, ops.WordBody,
+		wire.WordUnsupported, ops.WordTooFar, wire.WordUnknown, wire.WordRepeated, wire.WordTooLarge} {
 		all = append(all, &wire.Error{Word: word, Field: "header", Detail: "is wrong"})
 	}
 	return all
@@ -297,13 +297,13 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 		lost, late := full(), full()
 		lost.pullers.settled.Code = scheduler.SettleLost
 		late.pullers.settled.Unjournaled = true
-		for _, verb := range wire.Verbs() {
+		for _, verb := range ops.Verbs() {
 			body := ""
-			if verb == wire.VerbExtend {
+			if verb == ops.VerbExtend {
 				body = `{"lease":"1m"}`
 			}
 			d.ask(t, open(t, lost.config), asked(t, "POST", "/v1/leases/"+receiptA+"/"+verb, body), "")
-			if verb != wire.VerbExtend { // which changes nothing that the journal has
+			if verb != ops.VerbExtend { // which changes nothing that the journal has
 				d.ask(t, open(t, late.config), asked(t, "POST", "/v1/leases/"+receiptA+"/"+verb, body), "")
 			}
 			d.ask(t, open(t, lost.config), asked(t, "POST", "/v1/leases/x/"+verb, body), "")
@@ -350,7 +350,7 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			d.ask(t, door, asked(t, "POST", "/v1/messages", body), "")
 			d.ask(t, door, asked(t, "POST", "/v1/messages/batch", body), "")
 		}
-		for _, verb := range wire.Verbs() {
+		for _, verb := range ops.Verbs() {
 			for _, body := range []string{`[]`, `{"nonsense":1}`} {
 				d.ask(t, door, asked(t, "POST", "/v1/leases/"+verb, body), "")
 				d.ask(t, door, asked(t, "POST", "/v1/leases/"+receiptA+"/"+verb, body), "")

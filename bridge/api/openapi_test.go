@@ -199,7 +199,7 @@ func TestOpenAPI_HasEveryWord(t *testing.T) {
 			known["already_"+s.String()] = true
 		}
 	}
-	for _, dir := range []string{".", "../answer", "../wire"} {
+	for _, dir := range []string{".", "../ops", "../wire"} {
 		maps.Copy(known, constants(t, dir, "Word"))
 	}
 	for _, other := range []string{
@@ -219,6 +219,7 @@ func TestOpenAPI_HasEveryWord(t *testing.T) {
 	}
 	delete(met, "") // of successes
 	fields := constants(t, "../wire", "Field")
+	maps.Copy(fields, constants(t, "../ops", "Field"))
 	words, _ := at(d.doc, "components", "schemas", "Problem", "properties", "error", "enum").([]any)
 	if len(words) != len(met) {
 		t.Errorf("Problem has %d words, the operations have %d", len(words), len(met))
@@ -250,6 +251,7 @@ func TestOpenAPI_HasTheFieldsOfTheRequests(t *testing.T) {
 	described := describe(t, d)
 	names := map[string]bool{"body_base64": true, "messages": true, "nonsense": true, "Topic": true}
 	maps.Copy(names, constants(t, "../wire", "Field"))
+	maps.Copy(names, constants(t, "../ops", "Field"))
 	for _, op := range described.operations() {
 		for _, name := range described.fields(op) {
 			names[name] = true

@@ -7,9 +7,8 @@ import (
 	"net/http/httptest"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
@@ -91,16 +90,16 @@ func full() *world {
 					}}, nil
 			},
 		},
-		cluster: &cluster{info: answer.Cluster{
-			Term: 42, Leader: &answer.Leader{Instance: "t1", Address: "10.0.0.1:7070",
-				Since: wire.FormatTime(noon.UnixMilli())},
-			Instances: []answer.Instance{
-				{Instance: "t1", Address: "10.0.0.1:7070", Role: answer.RoleLeader, Ready: true, CanLead: true, Version: "v1",
+		cluster: &cluster{info: ops.Cluster{
+			Term: 42, Leader: &ops.Leader{Instance: "t1", Address: "10.0.0.1:7070",
+				Since: ops.FormatTime(noon.UnixMilli())},
+			Instances: []ops.Instance{
+				{Instance: "t1", Address: "10.0.0.1:7070", Role: ops.RoleLeader, Ready: true, CanLead: true, Version: "v1",
 					Lacks: []string{"nats"}},
-				{Instance: "t2", Address: "10.0.0.2:7070", Role: answer.RoleStandby, Version: "v2", OtherStore: true,
-					Linked: true, Differs: []string{"topics"}, Restored: "7 at " + wire.FormatTime(noon.UnixMilli())},
-				{Instance: "t3", Address: "10.0.0.3:7070", Role: answer.RoleGone, Version: "v2",
-					Seen: wire.FormatTime(noon.UnixMilli())}},
+				{Instance: "t2", Address: "10.0.0.2:7070", Role: ops.RoleStandby, Version: "v2", OtherStore: true,
+					Linked: true, Differs: []string{"topics"}, Restored: "7 at " + ops.FormatTime(noon.UnixMilli())},
+				{Instance: "t3", Address: "10.0.0.3:7070", Role: ops.RoleGone, Version: "v2",
+					Seen: ops.FormatTime(noon.UnixMilli())}},
 		}},
 		rejects: newRejects(),
 		clocks:  errors.New("2 of 3 clocks vote"),
@@ -178,10 +177,10 @@ func (w *world) config(c *api.Config) {
 // intakeOf has one push that nobody has accepted.
 type intakeOf struct{}
 
-func (intakeOf) Look(_ context.Context, q answer.WhyQuery) ([]answer.WhyPush, []answer.WhyPlace) {
-	return []answer.WhyPush{{ID: "a", UID: string(uidB), Key: "k", Topic: "a.b", At: wire.FormatTime(int64(later)),
-			Why: &wire.Why{Word: string(message.WhyInIntake), Detail: "no instance has accepted it"}}},
-		[]answer.WhyPlace{{Place: "intake", Read: 5}, {Place: "aside", Error: "away"}}
+func (intakeOf) Look(_ context.Context, q ops.WhyQuery) ([]ops.WhyPush, []ops.WhyPlace) {
+	return []ops.WhyPush{{ID: "a", UID: string(uidB), Key: "k", Topic: "a.b", At: ops.FormatTime(int64(later)),
+			Why: &ops.Why{Word: string(message.WhyInIntake), Detail: "no instance has accepted it"}}},
+		[]ops.WhyPlace{{Place: "intake", Read: 5}, {Place: "aside", Error: "away"}}
 }
 
 func serve(h http.Handler, r *http.Request) *httptest.ResponseRecorder {

@@ -11,7 +11,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -46,7 +46,7 @@ const (
 )
 
 // problem is an error that contains the problem to answer with.
-type problem struct{ wire.Problem }
+type problem struct{ ops.Problem }
 
 func (p *problem) Error() string { return p.Word + ": " + p.Detail }
 
@@ -55,7 +55,7 @@ func refusal(status int, word, format string, args ...any) error {
 	if len(args) > 0 {
 		detail = fmt.Sprintf(format, args...)
 	}
-	return &problem{wire.Problem{Status: status, Word: word, Detail: detail}}
+	return &problem{ops.Problem{Status: status, Word: word, Detail: detail}}
 }
 
 // refuse answers a request with the problem for an error.
@@ -83,7 +83,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if unread {
 		h.Set("Connection", "close") // and net/http answers before it reads on
 	}
-	s.respond(w, known.Status, func(b []byte) []byte { return wire.AppendProblem(b, &known.Problem) })
+	s.respond(w, known.Status, func(b []byte) []byte { return ops.AppendProblem(b, &known.Problem) })
 	if unread {
 		o.linger()
 	}
@@ -119,7 +119,7 @@ func (o *observed) linger() {
 func (s *Server) judged(r *http.Request, err error) *problem {
 	var known *problem
 	if !errors.As(err, &known) {
-		known = &problem{answer.Problem(err)}
+		known = &problem{ops.ProblemOf(err)}
 	}
 	if known.Status == http.StatusInternalServerError {
 		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
@@ -132,7 +132,7 @@ func (s *Server) judged(r *http.Request, err error) *problem {
 // retryAfter returns the number of seconds after which to try again. It takes longer for memory to become free, or for
 // a journal that is far behind to catch up, than for a connection to return.
 func retryAfter(word string) int {
-	if word == answer.WordFull || word == answer.WordBehind {
+	if word == ops.WordFull || word == ops.WordBehind {
 		return 5
 	}
 	return 1

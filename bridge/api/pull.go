@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -45,7 +45,7 @@ func (s *Server) pullRoutes(closed func(pattern string, needs right, h handler))
 	closed("POST /v1/pull", rightPull, plain(s.pullAny))
 	closed("GET /v1/topics/{topic}/leases", rightRead, s.leases)
 	closed("POST /v1/messages/{id}/release", rightOperate, s.release)
-	for _, verb := range wire.Verbs() {
+	for _, verb := range ops.Verbs() {
 		for path, many := range map[string]bool{"/v1/leases/{receipt}/": false, "/v1/leases/": true} {
 			closed("POST "+path+verb, rightPull,
 				plain(func(w http.ResponseWriter, r *http.Request) error { return s.settle(w, r, verb, many) }))
@@ -86,7 +86,7 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.CheckOneTopic(topic); err != nil {
 		return err
 	}
-	asked, err := decoded(s, w, r, wire.DecodePull)
+	asked, err := decoded(s, w, r, ops.DecodePull)
 	if err == nil {
 		err = mayPull(r, topic)
 	}
@@ -98,7 +98,7 @@ func (s *Server) pull(w http.ResponseWriter, r *http.Request) error {
 
 // pullAny is pull for several topics.
 func (s *Server) pullAny(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, wire.DecodePullAny)
+	asked, err := decoded(s, w, r, ops.DecodePullAny)
 	for _, topic := range asked.Topics {
 		err = cmp.Or(err, mayPull(r, topic))
 	}
@@ -109,7 +109,7 @@ func (s *Server) pullAny(w http.ResponseWriter, r *http.Request) error {
 	return s.answerPull(w, r, &asked, scheduler.Poll{Topics: asked.Topics}, of)
 }
 
-func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *wire.Pull, poll scheduler.Poll,
+func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *ops.Pull, poll scheduler.Poll,
 	of string) error {
 	poll.Max, poll.Bytes, poll.Lease = asked.Max, asked.MaxBytes, asked.Lease
 	poll.Consumer, poll.Wait = asked.Consumer, asked.Wait
@@ -119,11 +119,11 @@ func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *wire.
 	}
 	_, err := s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 		now := message.CeilMilli(s.cfg.Now())
-		messages := make([]wire.Pulled, len(found))
+		messages := make([]ops.Pulled, len(found))
 		for i := range found {
-			messages[i] = answer.Pulled(&found[i], now)
+			messages[i] = ops.PulledOf(&found[i], now)
 		}
-		s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendPulled(b, messages) })
+		s.respond(w, http.StatusOK, func(b []byte) []byte { return ops.AppendPulled(b, messages) })
 		return nil
 	})
 	return err
@@ -131,7 +131,7 @@ func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, asked *wire.
 
 // answersAtOnce is how many bytes polls may hold together. A quarter, for one caller, has room for the repeat of a poll
 // whose answer is still being written to nobody.
-const answersAtOnce = 8 * wire.MaxPullBytes
+const answersAtOnce = 8 * ops.MaxPullBytes
 
 // handOut answers a request with what a poll gets, and returns what was written whole, as far as this side can tell.
 // It gives back what it could not write whole. A client that reads its answer and closes the connection looks like one
@@ -197,12 +197,12 @@ func (s *Server) leases(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := answer.MessageList{Messages: []wire.Info{}}
+	a := ops.MessageList{Messages: []ops.Info{}}
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		all, next, err := s.cfg.Service.LeasesOf(ctx, topic, after, limit)
 		for i := range all {
 			all[i].Message.Held = &all[i].Holding
-			a.Messages = append(a.Messages, answer.Info(&all[i].Message))
+			a.Messages = append(a.Messages, ops.InfoOf(&all[i].Message))
 		}
 		if next != "" {
 			a.Cursor = sealCursor(listLeases, topic, next)
@@ -217,8 +217,8 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	asked, err := decoded(s, w, r, func(body []byte) (wire.Settlement, error) {
-		return wire.DecodeSettlement(body, wire.VerbDead, false) // it has a reason alone
+	asked, err := decoded(s, w, r, func(body []byte) (ops.Settlement, error) {
+		return ops.DecodeSettlement(body, ops.VerbDead, false) // it has a reason alone
 	})
 	if err != nil {
 		return err
@@ -231,14 +231,14 @@ func (s *Server) release(w http.ResponseWriter, r *http.Request) error {
 		}
 		info, err := s.cfg.Service.Release(ctx, ref, asked.Reason)
 		info.Headers, info.Body = nil, nil
-		return answer.Info(&info), err
+		return ops.InfoOf(&info), err
 	})
 }
 
 // settle settles the lease of one receipt, or of many, each with an outcome of its own.
 func (s *Server) settle(w http.ResponseWriter, r *http.Request, verb string, many bool) error {
-	asked, err := decoded(s, w, r, func(body []byte) (wire.Settlement, error) {
-		return wire.DecodeSettlement(body, verb, many)
+	asked, err := decoded(s, w, r, func(body []byte) (ops.Settlement, error) {
+		return ops.DecodeSettlement(body, verb, many)
 	})
 	if err != nil {
 		return err
@@ -253,7 +253,7 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, verb string, man
 		}
 		return s.respondValue(w, http.StatusOK, done[0])
 	}
-	a := wire.SettledMany{Results: done}
+	a := ops.SettledMany{Results: done}
 	for i := range done {
 		if refused, ok := done[i].(*problem); ok {
 			a.Failed++
@@ -263,15 +263,15 @@ func (s *Server) settle(w http.ResponseWriter, r *http.Request, verb string, man
 	return s.respondValue(w, http.StatusOK, a)
 }
 
-// settled settles leases, and returns a wire.Settled or a problem for each receipt.
-func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) []any {
+// settled settles leases, and returns a ops.Settled or a problem for each receipt.
+func (s *Server) settled(r *http.Request, verb string, asked *ops.Settlement) []any {
 	var (
 		done   = make([]any, len(asked.Receipts))
 		orders []scheduler.Settlement
 		places []int // of orders among the receipts
 	)
 	for i, text := range asked.Receipts {
-		receipt, err := wire.ParseReceipt(text)
+		receipt, err := ops.ParseReceipt(text)
 		if err == nil {
 			err = mayPull(r, receipt.Topic)
 		}
@@ -279,7 +279,7 @@ func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) [
 			done[i] = s.judged(r, err)
 			continue
 		}
-		orders, places = append(orders, answer.Settlement(verb, receipt, asked)), append(places, i)
+		orders, places = append(orders, ops.SettlementOf(verb, receipt, asked)), append(places, i)
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
 	defer stop()
@@ -289,7 +289,7 @@ func (s *Server) settled(r *http.Request, verb string, asked *wire.Settlement) [
 			done[i] = s.judged(r, errs[at])
 			continue
 		}
-		a, refused := answer.Settled(string(orders[at].UID), &results[at])
+		a, refused := ops.SettledOf(string(orders[at].UID), &results[at])
 		if done[i] = a; refused != nil {
 			done[i] = &problem{*refused}
 		}

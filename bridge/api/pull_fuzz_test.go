@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -56,7 +57,7 @@ func FuzzPullRoutes(f *testing.F) {
 	f.Add(uint8(0), "a", "max=1", `{"wait":"61s"}`)
 	f.Add(uint8(1), "orders.remind", "limit=10&cursor=x", "")
 	f.Add(uint8(2), "order-1", "key=k", `{"reason":"it hangs"}`)
-	for i, verb := range wire.Verbs() {
+	for i, verb := range ops.Verbs() {
 		f.Add(uint8(3+2*i), receiptA, "", map[string]string{"nack": `{"delay":"1m"}`, "dead": `{"reason":"x"}`,
 			"extend": `{"lease":"1m"}`}[verb])
 		f.Add(uint8(4+2*i), "", "", `{"receipts":["`+receiptA+`","x"]}`)
@@ -69,7 +70,7 @@ func FuzzPullRoutes(f *testing.F) {
 	d := open(f, with(asked))
 	f.Fuzz(func(t *testing.T, route uint8, name, query, body string) {
 		method, path := "POST", "/v1/topics/"+url.PathEscape(name)+"/pull"
-		verbs := wire.Verbs()
+		verbs := ops.Verbs()
 		switch n := int(route); {
 		case n == 1:
 			method, path = "GET", "/v1/topics/"+url.PathEscape(name)+"/leases"
@@ -90,11 +91,11 @@ func FuzzPullRoutes(f *testing.F) {
 			t.Fatalf("%s %s %q: %d %q", method, path, body, w.Code, w.Body)
 		}
 		if n := len(asked.polls) + len(asked.orders) + len(asked.released) + asked.pages; w.Code != 200 && n > 0 ||
-			n > wire.MaxPull {
+			n > ops.MaxPull {
 			t.Fatalf("%d %s, and it asked for %+v", w.Code, w.Body, asked)
 		}
 		for _, p := range asked.polls {
-			if wire.CheckOneTopic(p.Topic) != nil || p.Max < 1 || p.Max > wire.MaxPull || p.Bytes < 1 || p.Wait < 0 ||
+			if wire.CheckOneTopic(p.Topic) != nil || p.Max < 1 || p.Max > ops.MaxPull || p.Bytes < 1 || p.Wait < 0 ||
 				p.Wait > time.Minute || p.Lease != 0 && (p.Lease < wire.LeastLease || p.Lease > wire.MostLease) ||
 				len(p.Consumer) > 64 {
 				t.Fatalf("%q asked for %+v", body, p)

@@ -8,21 +8,21 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// Rejects are the pushes by tag that NATS acknowledged and tarry refused. The errors are those of bridge/answer about
+// Rejects are the pushes by tag that NATS acknowledged and tarry refused. The errors are those of bridge/ops about
 // rejects, the refusals of a push by bridge/wire, and ErrUnavailable.
 type Rejects interface {
 	// List returns a page in the order of sequence, without headers and bodies, and the sequence at which the next page
 	// begins, or 0 if there is none. A page may hold fewer than the limit and have a next one.
-	List(ctx context.Context, q answer.RejectQuery) ([]wire.Rejected, uint64, error)
+	List(ctx context.Context, q ops.RejectQuery) ([]ops.Rejected, uint64, error)
 	// Get returns one reject with headers and body.
-	Get(ctx context.Context, sequence uint64) (wire.Rejected, error)
+	Get(ctx context.Context, sequence uint64) (ops.Rejected, error)
 	// Push returns a reject as a push, with the order's changes applied. Pushing it twice makes one message.
-	Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error)
+	Push(ctx context.Context, sequence uint64, o *ops.RejectOrder) (*scheduler.Push, error)
 	// Drop removes a reject.
 	Drop(ctx context.Context, sequence uint64) error
 }
@@ -31,7 +31,7 @@ func (s *Server) rejectRoutes(closed func(pattern string, needs right, h handler
 	kept := func(pattern string, needs right, h handler) {
 		closed(pattern, needs, func(w http.ResponseWriter, r *http.Request) error {
 			if s.cfg.Rejects == nil {
-				return answer.ErrNoRejects
+				return ops.ErrNoRejects
 			}
 			return h(w, r)
 		})
@@ -43,7 +43,7 @@ func (s *Server) rejectRoutes(closed func(pattern string, needs right, h handler
 
 // rejects lists the rejects, oldest first. A token without the read right sees only the topics that it may push to.
 func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
-	q := answer.RejectQuery{Limit: defaultList, See: sight(r)}
+	q := ops.RejectQuery{Limit: defaultList, See: sight(r)}
 	values, err := query(r, "topic", "id", "reason", "limit", "cursor")
 	p := params{values, err}
 	p.read("topic", func(text string) error { q.Topic = text; return wire.CheckPattern(text) })
@@ -75,7 +75,7 @@ func (s *Server) rejects(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := answer.RejectList{Rejects: []wire.Rejected{}}
+	a := ops.RejectList{Rejects: []ops.Rejected{}}
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		page, next, err := s.cfg.Rejects.List(ctx, q)
 		a.Rejects = append(a.Rejects, page...)
@@ -99,10 +99,10 @@ func sight(r *http.Request) func(topic string) bool {
 func (s *Server) reject(w http.ResponseWriter, r *http.Request) error {
 	sequence, err := strconv.ParseUint(r.PathValue("sequence"), 10, 64)
 	if err != nil || sequence == 0 {
-		return refusal(http.StatusBadRequest, wire.WordSequence,
+		return refusal(http.StatusBadRequest, ops.WordSequence,
 			"sequence %.40q is not a whole number from 1", r.PathValue("sequence"))
 	}
-	var one wire.Rejected
+	var one ops.Rejected
 	return s.show(w, r, "store", &one, func(ctx context.Context) (err error) {
 		one, err = s.cfg.Rejects.Get(ctx, sequence)
 		return err
@@ -112,13 +112,13 @@ func (s *Server) reject(w http.ResponseWriter, r *http.Request) error {
 // refusedReject is a reject that was refused again. It stays in the stream.
 type refusedReject struct {
 	Sequence uint64 `json:"sequence"`
-	wire.Problem
+	ops.Problem
 }
 
 // requeueRejects pushes rejects again, with the order's changes applied. An accepted push is removed from the rejects.
 func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, func(body []byte) (wire.RejectOrder, error) {
-		return wire.DecodeRejectOrder(body, s.cfg.Prefix)
+	asked, err := decoded(s, w, r, func(body []byte) (ops.RejectOrder, error) {
+		return ops.DecodeRejectOrder(body, s.cfg.Prefix)
 	})
 	if err != nil {
 		return err
@@ -195,9 +195,9 @@ func (s *Server) requeueRejects(w http.ResponseWriter, r *http.Request) error {
 					away = kept
 				}
 			}
-			results[i] = answer.RequeuedReject{
+			results[i] = ops.RequeuedReject{
 				Sequence: all[i], ID: result.Answer.ID, UID: result.Answer.UID,
-				Due: wire.FormatTime(result.Answer.Due), State: result.Answer.State,
+				Due: ops.FormatTime(result.Answer.Due), State: result.Answer.State,
 				Durable: result.Answer.Durable, Duplicate: result.Answer.Duplicate, Merged: result.Answer.Merged,
 				Kept: kept != nil,
 			}
@@ -228,11 +228,11 @@ func once(all []uint64) []uint64 {
 // again returns a reject as a push that the caller may make. Rejects of topics to which the caller may not push appear
 // not to exist.
 func (s *Server) again(ctx context.Context, r *http.Request, sequence uint64,
-	o *wire.RejectOrder) (*scheduler.Push, error) {
+	o *ops.RejectOrder) (*scheduler.Push, error) {
 	if limited(r) {
 		one, err := s.cfg.Rejects.Get(ctx, sequence)
 		if err == nil && !visitOf(r).token.pushes(one.Topic) {
-			err = answer.ErrUnknownReject
+			err = ops.ErrUnknownReject
 		}
 		if err != nil {
 			return nil, err

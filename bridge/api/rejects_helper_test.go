@@ -6,18 +6,17 @@ import (
 	"slices"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // rejects are some, on orders.x and on bills.
 type rejects struct {
-	list    []wire.Rejected
+	list    []ops.Rejected
 	err     error
 	keeps   error // of a drop
-	asked   []answer.RejectQuery
+	asked   []ops.RejectQuery
 	dropped []uint64
 	// read counts the rejects that were read; from the one on that silent is, if any, NATS does not answer.
 	read, silent int
@@ -25,7 +24,7 @@ type rejects struct {
 
 func newRejects() *rejects {
 	text := "hello"
-	return &rejects{list: []wire.Rejected{
+	return &rejects{list: []ops.Rejected{
 		{Sequence: 1, At: "2030-01-31T08:00:00.000Z", Topic: "orders.x", ID: "a", Key: "k", Word: "invalid_delay",
 			Detail: "why", Size: 5,
 			Headers: map[string][]string{"Tarry-Delay": {"soon"}}, Body: &text},
@@ -34,7 +33,7 @@ func newRejects() *rejects {
 	}}
 }
 
-func (j *rejects) List(_ context.Context, q answer.RejectQuery) (page []wire.Rejected, next uint64, err error) {
+func (j *rejects) List(_ context.Context, q ops.RejectQuery) (page []ops.Rejected, next uint64, err error) {
 	j.asked = append(j.asked, q)
 	for i, one := range j.list {
 		if one.Sequence < q.From || !q.Selects(&one) {
@@ -48,28 +47,28 @@ func (j *rejects) List(_ context.Context, q answer.RejectQuery) (page []wire.Rej
 	return page, 0, j.err
 }
 
-func (j *rejects) Get(_ context.Context, sequence uint64) (wire.Rejected, error) {
-	i := slices.IndexFunc(j.list, func(r wire.Rejected) bool { return r.Sequence == sequence })
+func (j *rejects) Get(_ context.Context, sequence uint64) (ops.Rejected, error) {
+	i := slices.IndexFunc(j.list, func(r ops.Rejected) bool { return r.Sequence == sequence })
 	j.read++
 	switch {
 	case j.silent > 0 && j.read >= j.silent:
-		return wire.Rejected{}, fmt.Errorf("%w: nats does not answer", scheduler.ErrUnavailable)
+		return ops.Rejected{}, fmt.Errorf("%w: nats does not answer", scheduler.ErrUnavailable)
 	case j.err != nil:
-		return wire.Rejected{}, j.err
+		return ops.Rejected{}, j.err
 	case i < 0: // as the server's answer has it
-		return wire.Rejected{}, fmt.Errorf("%w: ask $JS.API.STREAM.MSG.GET.TARRY_REJECTED: no message found",
-			answer.ErrUnknownReject)
+		return ops.Rejected{}, fmt.Errorf("%w: ask $JS.API.STREAM.MSG.GET.TARRY_REJECTED: no message found",
+			ops.ErrUnknownReject)
 	}
 	return j.list[i], nil
 }
 
-func (j *rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
+func (j *rejects) Push(ctx context.Context, sequence uint64, o *ops.RejectOrder) (*scheduler.Push, error) {
 	one, err := j.Get(ctx, sequence)
 	switch {
 	case err != nil:
 		return nil, err
 	case one.Incomplete:
-		return nil, answer.ErrIncompleteReject
+		return nil, ops.ErrIncompleteReject
 	}
 	p := &scheduler.Push{Topic: one.Topic, ID: one.ID, Key: one.Key, Delay: time.Hour, Stored: 7}
 	if o.Topic != "" {

@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -138,7 +137,7 @@ func TestRejects_AreJudgedByTopic(t *testing.T) {
 	if changes := s.take(); fmt.Sprint(changes) != "[push orders.y]" {
 		t.Errorf("changed %q", changes)
 	}
-	j.err = fmt.Errorf("read: %w", answer.ErrNoRejects)
+	j.err = fmt.Errorf("read: %w", ops.ErrNoRejects)
 	call(t, d, "POST", "/v1/rejects/requeue", `{"sequence":1}`, as("shop")...).want(t, 501, "needs_jetstream")
 }
 
@@ -149,7 +148,7 @@ func TestRejects_TakeNoMoreMemoryThanTheBodyOfARequest(t *testing.T) {
 	j, text := newRejects(), strings.Repeat("x", 400)
 	j.list = nil
 	for n := uint64(1); n <= 7; n++ {
-		j.list = append(j.list, wire.Rejected{Sequence: n, Topic: "orders.x", ID: fmt.Sprint(n), Body: &text})
+		j.list = append(j.list, ops.Rejected{Sequence: n, Topic: "orders.x", ID: fmt.Sprint(n), Body: &text})
 	}
 	var d *door
 	var batches []int

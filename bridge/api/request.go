@@ -14,7 +14,7 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -147,7 +147,7 @@ func (s *Server) holder(r *http.Request, token *Token) string {
 // hold takes bytes of what all bodies may take together. The caller returns them to reading.
 func (s *Server) hold(by string, bytes int64) error {
 	if all := bodiesAtOnce * s.cfg.MaxBody; !s.reading.take(by, bytes, all, all/holderShare) {
-		return refusal(http.StatusServiceUnavailable, answer.WordBusy,
+		return refusal(http.StatusServiceUnavailable, ops.WordBusy,
 			"the requests being read take more than %d bytes, or those of this caller a quarter of that", all)
 	}
 	return nil
@@ -277,7 +277,7 @@ func (s *Server) ask(r *http.Request, whom string, do func(ctx context.Context) 
 	defer stop()
 	err := do(ctx)
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refusal(http.StatusServiceUnavailable, answer.WordUnavailable, "the %s gave no answer within %s", whom,
+		return refusal(http.StatusServiceUnavailable, ops.WordUnavailable, "the %s gave no answer within %s", whom,
 			s.cfg.Timeout)
 	}
 	return err

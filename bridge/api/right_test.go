@@ -14,8 +14,8 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
@@ -576,7 +576,7 @@ func TestAudit_TellsWhoDidWhatAndHowItWent(t *testing.T) {
 	call(t, d, "POST", "/v1/restore", `{"topic":5}`, as("all")...)
 	call(t, d, "POST", "/v1/messages/cancel", `{"topic":"mail.a"}`, as("shop")...)
 	call(t, d, "POST", "/v1/dead/purge", `{"ids":["x","y"]}`, as("ops")...)
-	nodes.refusal = answer.ErrNoStandby
+	nodes.refusal = ops.ErrNoStandby
 	call(t, d, "POST", "/v1/cluster/resign", "", as("ops")...)
 	// None of these is an operator's action.
 	call(t, d, "POST", "/v1/restore", "")

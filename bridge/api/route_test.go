@@ -14,9 +14,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -164,12 +163,12 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 		t, 200, ""); a.raw != `{"namespace":"test","term":0,"leader":null,"instances":[]}`+"\n" {
 		t.Errorf("got %s", a.raw)
 	}
-	c.info = answer.Cluster{
-		Term: 42, Leader: &answer.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: wire.FormatTime(1896076800123)},
-		Instances: []answer.Instance{
-			{Instance: "t1", Address: "10.0.0.1:7070", Role: answer.RoleLeader, Ready: true, CanLead: true,
+	c.info = ops.Cluster{
+		Term: 42, Leader: &ops.Leader{Instance: "t1", Address: "10.0.0.1:7070", Since: ops.FormatTime(1896076800123)},
+		Instances: []ops.Instance{
+			{Instance: "t1", Address: "10.0.0.1:7070", Role: ops.RoleLeader, Ready: true, CanLead: true,
 				Version: "v1"},
-			{Instance: "t2", Address: "10.0.0.2:7070", Role: answer.RoleStandby, Version: "v2"}},
+			{Instance: "t2", Address: "10.0.0.2:7070", Role: ops.RoleStandby, Version: "v2"}},
 	}
 	want := `{"namespace":"test","term":42,"leader":{"instance":"t1","address":"10.0.0.1:7070",` +
 		`"since":"2030-01-31T08:00:00.123Z"},"instances":[` +
@@ -178,9 +177,9 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 	if a := call(t, d, "GET", "/v1/cluster", "").want(t, 200, ""); a.raw != want {
 		t.Errorf("got %s\nwant %s", a.raw, want)
 	}
-	c.err = fmt.Errorf("%w: zk: could not connect to 10.0.0.7:2181", answer.ErrUnreachable)
+	c.err = fmt.Errorf("%w: zk: could not connect to 10.0.0.7:2181", ops.ErrUnreachable)
 	if a := call(t, d, "GET", "/v1/cluster", "").want(
-		t, 503, "unavailable"); a.detail() != answer.ErrUnreachable.Error() {
+		t, 503, "unavailable"); a.detail() != ops.ErrUnreachable.Error() {
 		t.Errorf("it says %q", a.detail())
 	}
 	c.err = errors.New("something else")
@@ -190,7 +189,7 @@ func TestCluster_AnswersInTheFormOfTheContract(t *testing.T) {
 
 func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 	t.Parallel()
-	c := &cluster{info: answer.Cluster{Leader: &answer.Leader{Instance: "t9", Address: "10.0.0.9:7070"}}}
+	c := &cluster{info: ops.Cluster{Leader: &ops.Leader{Instance: "t9", Address: "10.0.0.9:7070"}}}
 	d := open(t, func(cfg *api.Config) { cfg.Cluster = c })
 	long := strings.Repeat("x", 300)
 	for _, body := range []string{"", " \n", "{}", `{"reason":null}`, `{"reason":"new kernel"}`, `{"reason":"a\nb"}`,
@@ -220,9 +219,9 @@ func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 		err    error
 		status int
 		word   string
-	}{{answer.ErrNoLeader, 409, "no_leader"}, {answer.ErrNotLeader, 409, "not_leader"},
-		{answer.ErrNoStandby, 409, "no_standby"},
-		{answer.ErrUnreachable, 503, "unavailable"}, {errors.New("else"), 500, "internal"}} {
+	}{{ops.ErrNoLeader, 409, "no_leader"}, {ops.ErrNotLeader, 409, "not_leader"},
+		{ops.ErrNoStandby, 409, "no_standby"},
+		{ops.ErrUnreachable, 503, "unavailable"}, {errors.New("else"), 500, "internal"}} {
 		c.refusal = fmt.Errorf("resign: %w", r.err)
 		a := call(t, d, "POST", "/v1/cluster/resign", "").want(t, r.status, r.word)
 		if r.word == "not_leader" && !strings.Contains(a.detail(), "t9 at 10.0.0.9:7070") {

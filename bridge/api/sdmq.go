@@ -17,7 +17,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -116,7 +116,7 @@ var sdmqFields = map[string]string{"topic": wire.FieldTopic, "id": wire.FieldID,
 // sdmqPushed returns a job as a push of tarry's, whose decoder judges it. Of the fields that it does not know it only
 // sees that they are JSON.
 func sdmqPushed(body []byte) ([]byte, error) {
-	given, err := sdmqObject(wire.WordJSON, "the message", body)
+	given, err := sdmqObject(ops.WordJSON, "the message", body)
 	push, headers := map[string]any{wire.FieldDelay: 0}, map[string][]json.RawMessage{}
 	for name, value := range given {
 		for known, own := range sdmqFields {
@@ -188,7 +188,7 @@ func sdmqObject(word, what string, text []byte) (fields map[string]json.RawMessa
 		}
 		name, _ := token.(string)
 		if fold := strings.ToLower(name); folded[fold] {
-			word = wire.WordRepeatedField
+			word = ops.WordRepeatedField
 			return bad("%.40q is given more than once", name)
 		} else {
 			folded[fold] = true
@@ -240,7 +240,7 @@ func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
 }
 
 // sdmqWhole are the words of problems of the request as a whole, beside those of the caller's rights.
-var sdmqWhole = []string{wire.WordJSON, wire.WordTooLarge, WordQuery, WordIncomplete, WordMethod, WordRequestTimeout,
+var sdmqWhole = []string{ops.WordJSON, wire.WordTooLarge, WordQuery, WordIncomplete, WordMethod, WordRequestTimeout,
 	WordMediaType}
 
 // sdmqServed answers as sdmq does: HTTP 200 and an envelope, in which the fields of tarry's own answer stand beside the
@@ -269,7 +269,7 @@ func (s *Server) sdmqServed(data string, h handler) handler {
 			a.word = known.Word
 		}
 		return s.sdmqAnswer(w, sdmqEnvelope{Code: http.StatusInternalServerError, Message: &known.Detail},
-			wire.AppendProblem(nil, &known.Problem))
+			ops.AppendProblem(nil, &known.Problem))
 	}
 }
 
@@ -326,7 +326,7 @@ func (s *Server) sdmqPush(w http.ResponseWriter, r *http.Request) error {
 func (s *Server) sdmqDelete(w http.ResponseWriter, r *http.Request) error {
 	err := s.cancel(w, r)
 	var none *problem
-	if errors.As(err, &none) && none.Word == answer.WordUnknownID {
+	if errors.As(err, &none) && none.Word == ops.WordUnknownID {
 		return s.respondValue(w, http.StatusOK, map[string]string{"id": r.PathValue("id")})
 	}
 	return err
@@ -368,7 +368,7 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 	if result.Problem != nil {
 		return &problem{*result.Problem}
 	}
-	s.respond(w, http.StatusOK, func(b []byte) []byte { return wire.AppendAnswer(b, &result.Answer) })
+	s.respond(w, http.StatusOK, func(b []byte) []byte { return ops.AppendAnswer(b, &result.Answer) })
 	return nil
 }
 
@@ -416,7 +416,7 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		err = wire.CheckOneTopic(topic)
 	}
 	p := params{values, err}
-	p.read("wait", func(text string) (err error) { wait, err = wire.ParseWait(text); return err })
+	p.read("wait", func(text string) (err error) { wait, err = ops.ParseWait(text); return err })
 	if p.err == nil {
 		p.err = mayPull(r, topic)
 	}
@@ -427,7 +427,7 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	poll := scheduler.Poll{Topic: topic, Max: 1, Bytes: wire.PullBytes, Wait: wait, Lease: 2 * s.cfg.Timeout}
+	poll := scheduler.Poll{Topic: topic, Max: 1, Bytes: ops.PullBytes, Wait: wait, Lease: 2 * s.cfg.Timeout}
 	var taken []scheduler.PulledMessage
 	kept, err := s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 		if taken = found; len(found) == 0 {
@@ -436,7 +436,7 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		}
 		m := found[0].Message
 		created := m.UID.Time().UnixMilli()
-		job := sdmqJob{Topic: m.Topic, ID: answer.Pulled(&found[0], 0).ID, BizKey: m.Key, Delay: int64(m.Due) - created,
+		job := sdmqJob{Topic: m.Topic, ID: ops.PulledOf(&found[0], 0).ID, BizKey: m.Key, Delay: int64(m.Due) - created,
 			Priority: int(m.Priority), TTL: m.TTL.Milliseconds(), CreateTime: created}
 		job.extend(m.Headers)
 		if job.Body = string(m.Body); !utf8.Valid(m.Body) {

@@ -6,8 +6,7 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -48,11 +47,11 @@ type Steering interface {
 // reschedule changes a waiting message and answers with the actual outcome.
 func (s *Server) reschedule(w http.ResponseWriter, r *http.Request) error {
 	return s.amend(w, r, func(body []byte) (scheduler.Edit, error) {
-		asked, err := wire.DecodeEdit(body)
+		asked, err := ops.DecodeEdit(body)
 		if err != nil {
 			return scheduler.Edit{}, err
 		}
-		edit := answer.Edit(&asked)
+		edit := ops.EditOf(&asked)
 		edit.Fit = s.limits()
 		return edit, nil
 	})
@@ -61,13 +60,13 @@ func (s *Server) reschedule(w http.ResponseWriter, r *http.Request) error {
 // runNow makes a waiting message due at once.
 func (s *Server) runNow(w http.ResponseWriter, r *http.Request) error {
 	return s.amend(w, r, func(body []byte) (scheduler.Edit, error) {
-		return scheduler.Edit{Run: true}, wire.DecodeEmpty(body, "a run")
+		return scheduler.Edit{Run: true}, ops.DecodeEmpty(body, "a run")
 	})
 }
 
 // limits returns the limits of a push: the configured one and NATS's own.
-func (s *Server) limits() answer.Limits {
-	return answer.Limits{Content: s.cfg.SizeLimit, Payload: s.cfg.MaxPayload()}
+func (s *Server) limits() ops.Limits {
+	return ops.Limits{Content: s.cfg.SizeLimit, Payload: s.cfg.MaxPayload()}
 }
 
 // amend reads the message's name, the expected version and the change, and applies it.
@@ -99,7 +98,7 @@ func (s *Server) amend(w http.ResponseWriter, r *http.Request, decode func(body 
 	if err != nil {
 		return err
 	}
-	amended, refused := answer.Amend(r.PathValue("id"), &result)
+	amended, refused := ops.Amend(r.PathValue("id"), &result)
 	if result.Info.Version > 0 { // also after a refusal: it saves the look-up
 		tagged(w, result.Info.Version)
 	}
@@ -115,7 +114,7 @@ func ifMatch(r *http.Request) (uint64, error) {
 	if len(lines) == 0 {
 		return 0, nil
 	}
-	return wire.ParseIfMatch(strings.Join(lines, ", "))
+	return ops.ParseIfMatch(strings.Join(lines, ", "))
 }
 
 // tagged sets a message's version as the ETag, for use in If-Match.

@@ -5,7 +5,7 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -20,7 +20,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 	if p.err != nil {
 		return p.err
 	}
-	a := answer.Topics{Topics: []answer.TopicCount{}, Paused: []scheduler.Pause{}}
+	a := ops.Topics{Topics: []ops.TopicCount{}, Paused: []scheduler.Pause{}}
 	if s.cfg.Webhooks != nil {
 		a.Webhooks = s.cfg.Webhooks()
 	}
@@ -43,7 +43,7 @@ func (s *Server) topics(w http.ResponseWriter, r *http.Request) error {
 			return err
 		}
 		for i := range counts {
-			a.Topics = append(a.Topics, answer.TopicCount{TopicCount: counts[i], Why: answer.Why(parked[counts[i].Topic])})
+			a.Topics = append(a.Topics, ops.TopicCount{TopicCount: counts[i], Why: ops.WhyOf(parked[counts[i].Topic])})
 		}
 		pauses, err := s.cfg.Service.Pauses(ctx)
 		a.Paused = append(a.Paused, pauses...)
@@ -57,7 +57,7 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 	if err := wire.CheckOneTopic(topic); err != nil {
 		return err
 	}
-	var a answer.TopicCounts
+	var a ops.TopicCounts
 	return s.show(w, r, "store", &a, func(ctx context.Context) error {
 		count, err := s.cfg.Service.TopicCount(ctx, topic)
 		if err != nil {
@@ -68,7 +68,7 @@ func (s *Server) topic(w http.ResponseWriter, r *http.Request) error {
 		if err != nil {
 			return err
 		}
-		a.Why = answer.Why(parked[topic])
+		a.Why = ops.WhyOf(parked[topic])
 		pauses, err := s.cfg.Service.Pauses(ctx)
 		for i := range pauses { // the topic's own pause, or else the first that matches
 			if p := &pauses[i]; p.Pattern == topic || a.Paused == nil && scheduler.Matches(p.Pattern, topic) {
@@ -90,7 +90,7 @@ func (s *Server) pause(w http.ResponseWriter, r *http.Request) error {
 	s.audit(r, "pause", false).Str("topic", pattern)
 	return s.done(w, r, func(ctx context.Context) (any, error) {
 		inEffect, err := s.cfg.Service.Pause(ctx, pattern, by)
-		return answer.Paused{Pattern: pattern, Paused: true, By: by, InEffect: inEffect}, err
+		return ops.Paused{Pattern: pattern, Paused: true, By: by, InEffect: inEffect}, err
 	})
 }
 
@@ -107,7 +107,7 @@ func (s *Server) resume(w http.ResponseWriter, r *http.Request) error {
 			err = refusal(http.StatusNotFound, WordNotPaused,
 				"%.300q is not paused; a resume needs the pattern exactly as it was paused", pattern)
 		}
-		return answer.Paused{Pattern: pattern, InEffect: inEffect}, err
+		return ops.Paused{Pattern: pattern, InEffect: inEffect}, err
 	})
 }
 
@@ -118,7 +118,7 @@ func (s *Server) pattern(w http.ResponseWriter, r *http.Request) (string, error)
 		return "", err
 	}
 	return decoded(s, w, r, func(body []byte) (string, error) {
-		return pattern, wire.DecodeEmpty(body, "a pause or a resume")
+		return pattern, ops.DecodeEmpty(body, "a pause or a resume")
 	})
 }
 

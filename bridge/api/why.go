@@ -11,7 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -28,7 +28,7 @@ const (
 // whyList answers where the messages of an id, a topic or a key are, and why, and how far it looked. A place that does
 // not answer does not keep the others from being told.
 func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
-	q := answer.WhyQuery{Prefix: s.cfg.Prefix, Most: whyMost, See: sight(r)}
+	q := ops.WhyQuery{Prefix: s.cfg.Prefix, Most: whyMost, See: sight(r)}
 	values, err := query(r, "id", "topic", "key")
 	p := params{values, err}
 	p.read("id", func(text string) error { q.ID = text; return wire.CheckID(text) })
@@ -49,11 +49,11 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 	}
 	// All places are asked at once: one that does not answer leaves the others their time.
 	var (
-		store, journal, rejects answer.WhyPlace
+		store, journal, rejects ops.WhyPlace
 		found                   []message.Info
 		rows                    []record.Record
-		refused, pushes         []answer.WhyPush
-		looked                  []answer.WhyPlace
+		refused, pushes         []ops.WhyPush
+		looked                  []ops.WhyPlace
 		asked                   sync.WaitGroup
 		broken                  atomic.Pointer[any]
 	)
@@ -81,17 +81,17 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 	if p := broken.Load(); p != nil {
 		panic(*p)
 	}
-	a := answer.WhyList{Messages: []wire.Info{}, Pushes: append(refused, pushes...)}
+	a := ops.WhyList{Messages: []ops.Info{}, Pushes: append(refused, pushes...)}
 	known := map[message.UID]bool{}
 	for _, i := range append(found, s.whyRows(ctx, found, rows)...) {
 		if !known[i.UID] && (q.See == nil || q.See(i.Topic)) {
 			known[i.UID] = true
-			one := answer.Info(&i)
+			one := ops.InfoOf(&i)
 			one.Headers, one.Body, one.BodyBase64 = nil, nil, nil
 			a.Messages = append(a.Messages, one)
 		}
 	}
-	for _, p := range append([]answer.WhyPlace{store, journal, rejects}, looked...) {
+	for _, p := range append([]ops.WhyPlace{store, journal, rejects}, looked...) {
 		if p.Place != "" {
 			// The place says what does not answer.
 			p.Error = strings.TrimPrefix(p.Error, scheduler.ErrUnavailable.Error()+": ")
@@ -107,14 +107,14 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 }
 
 // whyStore returns the messages that the store has and the viewer may see.
-func (s *Server) whyStore(ctx context.Context, q *answer.WhyQuery, by *scheduler.Viewer) (found []message.Info,
-	p answer.WhyPlace) {
-	p = answer.WhyPlace{Place: "store", Read: 1, Whole: true}
+func (s *Server) whyStore(ctx context.Context, q *ops.WhyQuery, by *scheduler.Viewer) (found []message.Info,
+	p ops.WhyPlace) {
+	p = ops.WhyPlace{Place: "store", Read: 1, Whole: true}
 	var uids []message.UID
 	var err error
 	if q.ID == "" {
 		uids, p.Read, p.Whole, err = s.cfg.Service.Held(ctx, q.Topic, q.Key, whyShown, whyMost)
-	} else if ref, bad := answer.Ref(wire.Named{ID: q.ID, Topic: q.Topic, Key: q.Key, Keyed: q.Key != ""}); bad == nil {
+	} else if ref, bad := ops.Ref(ops.Named{ID: q.ID, Topic: q.Topic, Key: q.Key, Keyed: q.Key != ""}); bad == nil {
 		ref.Viewer = by
 		var info message.Info
 		info, err = s.cfg.Service.Get(ctx, ref)
@@ -136,14 +136,14 @@ func (s *Server) whyStore(ctx context.Context, q *answer.WhyQuery, by *scheduler
 		}
 	}
 	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) && !errors.Is(err, scheduler.ErrRejected) {
-		p.Whole, p.Error = false, answer.Problem(err).Detail
+		p.Whole, p.Error = false, ops.ProblemOf(err).Detail
 	}
 	return found, p
 }
 
 // whyJournal returns the rows that the journal has.
-func (s *Server) whyJournal(ctx context.Context, q *answer.WhyQuery) (records []record.Record, p answer.WhyPlace) {
-	p = answer.WhyPlace{Place: "journal"}
+func (s *Server) whyJournal(ctx context.Context, q *ops.WhyQuery) (records []record.Record, p ops.WhyPlace) {
+	p = ops.WhyPlace{Place: "journal"}
 	list := record.RecordQuery{ID: q.ID, Topic: q.Topic, Key: q.Key, Limit: whyShown, Latest: true}
 	if message.IsUID(q.ID) {
 		list.ID = ""
@@ -156,7 +156,7 @@ func (s *Server) whyJournal(ctx context.Context, q *answer.WhyQuery) (records []
 		records = nil // the store asked the journal for it
 	}
 	if p.Read, p.Whole = len(records), err == nil && len(records) < whyShown; err != nil {
-		p.Error = answer.Problem(err).Detail
+		p.Error = ops.ProblemOf(err).Detail
 	}
 	return records, p
 }
@@ -186,17 +186,17 @@ func (s *Server) whyRows(ctx context.Context, found []message.Info, rows []recor
 }
 
 // whyRejects returns the pushes that were refused although NATS had acknowledged them.
-func (s *Server) whyRejects(ctx context.Context, q *answer.WhyQuery) (pushes []answer.WhyPush, p answer.WhyPlace) {
-	rejects, next, err := s.cfg.Rejects.List(ctx, answer.RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown,
+func (s *Server) whyRejects(ctx context.Context, q *ops.WhyQuery) (pushes []ops.WhyPush, p ops.WhyPlace) {
+	rejects, next, err := s.cfg.Rejects.List(ctx, ops.RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown,
 		See: q.See})
-	p = answer.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
-	if err != nil && !errors.Is(err, answer.ErrNoRejects) {
-		p.Error = answer.Problem(err).Detail
+	p = ops.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
+	if err != nil && !errors.Is(err, ops.ErrNoRejects) {
+		p.Error = ops.ProblemOf(err).Detail
 	}
 	for i := range rejects {
 		if one := &rejects[i]; q.Key == "" || q.Key == one.Key {
-			pushes = append(pushes, answer.WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
-				Why: &wire.Why{Word: string(message.WhyRejected), Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
+			pushes = append(pushes, ops.WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
+				Why: &ops.Why{Word: string(message.WhyRejected), Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
 		}
 	}
 	return pushes, p

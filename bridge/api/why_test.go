@@ -6,9 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
@@ -25,7 +24,7 @@ func (frozen) List(ctx context.Context, _ record.RecordQuery) ([]record.Record, 
 // timely are rejects that are only told in time.
 type timely struct{ api.Rejects }
 
-func (t timely) List(ctx context.Context, q answer.RejectQuery) ([]wire.Rejected, uint64, error) {
+func (t timely) List(ctx context.Context, q ops.RejectQuery) ([]ops.Rejected, uint64, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, 0, err
 	}
@@ -89,13 +88,13 @@ func TestWhy_TellsAProducerOfItsOwn(t *testing.T) {
 }
 
 // lookers are pushes that no instance has accepted.
-type lookers []answer.WhyPush
+type lookers []ops.WhyPush
 
-func (l lookers) Look(_ context.Context, q answer.WhyQuery) (found []answer.WhyPush, looked []answer.WhyPlace) {
+func (l lookers) Look(_ context.Context, q ops.WhyQuery) (found []ops.WhyPush, looked []ops.WhyPlace) {
 	for _, push := range l {
 		if q.See == nil || q.See(push.Topic) {
 			found = append(found, push)
 		}
 	}
-	return found, []answer.WhyPlace{{Place: "intake", Read: len(l), Whole: true}}
+	return found, []ops.WhyPlace{{Place: "intake", Read: len(l), Whole: true}}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -274,8 +274,8 @@ func (in *Intake) read(msg *nats.Msg, place link.Place) (*scheduler.Push, error)
 	if err := link.RefuseUID(&tagged); err != nil {
 		return nil, err
 	}
-	p := answer.Push(&tagged, msg.Data)
-	p.By = answer.ByNATS
+	p := ops.Push(&tagged, msg.Data)
+	p.By = ops.ByNATS
 	p.UID, err = place.UID(p.ID, p.Key)
 	return p, err
 }

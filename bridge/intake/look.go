@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -20,9 +20,9 @@ const lookShown = 100
 
 // Look finds pushes that no instance has accepted. Of the intake it reads those of the topic alone, where one is named.
 // It takes nothing from the streams.
-func (c *Contents) Look(ctx context.Context, q answer.WhyQuery) (found []answer.WhyPush, looked []answer.WhyPlace) {
+func (c *Contents) Look(ctx context.Context, q ops.WhyQuery) (found []ops.WhyPush, looked []ops.WhyPlace) {
 	read := func(place, stream, filter string, see func(*jetstream.RawStreamMsg)) {
-		p := answer.WhyPlace{Place: place, Whole: true}
+		p := ops.WhyPlace{Place: place, Whole: true}
 		if err := c.each(ctx, stream, filter, func(raw *jetstream.RawStreamMsg) bool {
 			if q.Most == 0 || len(found) >= lookShown {
 				p.Whole = false
@@ -39,8 +39,8 @@ func (c *Contents) Look(ctx context.Context, q answer.WhyQuery) (found []answer.
 		}
 		looked = append(looked, p)
 	}
-	take := func(subject string, header map[string][]string, place link.Place, why *wire.Why) {
-		push := answer.WhyPush{Topic: strings.TrimPrefix(subject, q.Prefix+"."), At: wire.FormatTime(place.At.UnixMilli()),
+	take := func(subject string, header map[string][]string, place link.Place, why *ops.Why) {
+		push := ops.WhyPush{Topic: strings.TrimPrefix(subject, q.Prefix+"."), At: ops.FormatTime(place.At.UnixMilli()),
 			Why: why}
 		for name, values := range header {
 			switch http.CanonicalHeaderKey(name) {
@@ -62,12 +62,12 @@ func (c *Contents) Look(ctx context.Context, q answer.WhyQuery) (found []answer.
 		filter = wire.IntakeSubject(q.Prefix, q.Topic)
 	}
 	read("intake", c.stream, filter, func(raw *jetstream.RawStreamMsg) {
-		take(raw.Subject, raw.Header, link.Place{Sequence: raw.Sequence, At: raw.Time}, &wire.Why{
+		take(raw.Subject, raw.Header, link.Place{Sequence: raw.Sequence, At: raw.Time}, &ops.Why{
 			Word: string(message.WhyInIntake), Detail: "no instance has accepted the push"})
 	})
 	read("aside", AsideName(c.namespace), ">", func(raw *jetstream.RawStreamMsg) {
 		if m, place, err := decodeAside(raw.Data); err == nil {
-			take(m.Subject, m.Header, place, &wire.Why{Word: string(message.WhySetAside),
+			take(m.Subject, m.Header, place, &ops.Why{Word: string(message.WhySetAside),
 				Detail: "its part of the store does not answer, so the push was set aside"})
 		}
 	})

@@ -8,8 +8,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 // Look finds what no instance has accepted, in the intake and among what was set aside, and says how far it read.
@@ -29,7 +29,7 @@ func TestLook_FindsWhatNobodyAccepted(t *testing.T) {
 	if _, err := m.source.Publish(t.Context(), AsideSubject("moved")+".3", body); err != nil {
 		t.Fatal(err)
 	}
-	look := func(q answer.WhyQuery) (found []string, looked string) {
+	look := func(q ops.WhyQuery) (found []string, looked string) {
 		t.Helper()
 		q.Prefix = "delayed"
 		pushes, places := c.Look(t.Context(), q)
@@ -40,7 +40,7 @@ func TestLook_FindsWhatNobodyAccepted(t *testing.T) {
 					t.Errorf("%+v", p)
 				}
 				if q.ID == "" {
-					again, _ := c.Look(t.Context(), answer.WhyQuery{Prefix: "delayed", ID: p.UID, Most: 100})
+					again, _ := c.Look(t.Context(), ops.WhyQuery{Prefix: "delayed", ID: p.UID, Most: 100})
 					if len(again) != 1 {
 						t.Errorf("by uid: %+v", again)
 					}
@@ -53,20 +53,20 @@ func TestLook_FindsWhatNobodyAccepted(t *testing.T) {
 		return found, looked
 	}
 	for _, c := range []struct {
-		q      answer.WhyQuery
+		q      ops.WhyQuery
 		found  string
 		looked string
 	}{
-		{answer.WhyQuery{ID: "order-1", Most: 100}, "[order-1 orders.new in_intake]", "intake 52 true ;aside 1 true ;"},
-		{answer.WhyQuery{Key: "k", Most: 100}, "[order-1 orders.new in_intake]", "intake 52 true ;aside 1 true ;"},
-		{answer.WhyQuery{Topic: "orders.new", Most: 100}, "[order-1 orders.new in_intake  orders.new in_intake]",
+		{ops.WhyQuery{ID: "order-1", Most: 100}, "[order-1 orders.new in_intake]", "intake 52 true ;aside 1 true ;"},
+		{ops.WhyQuery{Key: "k", Most: 100}, "[order-1 orders.new in_intake]", "intake 52 true ;aside 1 true ;"},
+		{ops.WhyQuery{Topic: "orders.new", Most: 100}, "[order-1 orders.new in_intake  orders.new in_intake]",
 			"intake 2 true ;aside 1 true ;"},
-		{answer.WhyQuery{ID: "order-2", Most: 100}, "[order-2 orders.old set_aside]", "intake 52 true ;aside 1 true ;"},
-		{answer.WhyQuery{Topic: "orders.old", Most: 100}, "[order-2 orders.old set_aside]", "intake 0 true ;aside 1 true ;"},
-		{answer.WhyQuery{ID: "order-1", Most: 50}, "[]", "intake 50 false ;aside 0 false ;"},
-		{answer.WhyQuery{Key: "k", Most: 100, See: func(topic string) bool { return topic == "orders.old" }}, "[]",
+		{ops.WhyQuery{ID: "order-2", Most: 100}, "[order-2 orders.old set_aside]", "intake 52 true ;aside 1 true ;"},
+		{ops.WhyQuery{Topic: "orders.old", Most: 100}, "[order-2 orders.old set_aside]", "intake 0 true ;aside 1 true ;"},
+		{ops.WhyQuery{ID: "order-1", Most: 50}, "[]", "intake 50 false ;aside 0 false ;"},
+		{ops.WhyQuery{Key: "k", Most: 100, See: func(topic string) bool { return topic == "orders.old" }}, "[]",
 			"intake 52 true ;aside 1 true ;"},
-		{answer.WhyQuery{ID: "nobody", Most: 100}, "[]", "intake 52 true ;aside 1 true ;"},
+		{ops.WhyQuery{ID: "nobody", Most: 100}, "[]", "intake 52 true ;aside 1 true ;"},
 	} {
 		if found, looked := look(c.q); fmt.Sprint(found) != c.found || looked != c.looked {
 			t.Errorf("%+v: %q, %s", c.q, found, looked)
@@ -77,7 +77,7 @@ func TestLook_FindsWhatNobodyAccepted(t *testing.T) {
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, places := c.Look(ctx, answer.WhyQuery{Prefix: "delayed", ID: "order-1", Most: 100}); places[0].Error == "" ||
+	if _, places := c.Look(ctx, ops.WhyQuery{Prefix: "delayed", ID: "order-1", Most: 100}); places[0].Error == "" ||
 		places[0].Whole {
 		t.Errorf("without an answer: %+v", places)
 	}

@@ -10,8 +10,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -44,7 +44,7 @@ func New(cfg Config) *Rejects {
 // List returns rejects in the order of their sequence, without headers and bodies, and the sequence at which the next
 // page begins, or 0 on the last page. A page may hold fewer rejects than the limit, or none, and have a next one,
 // because the number of examined rejects is bounded too.
-func (r *Rejects) List(ctx context.Context, q answer.RejectQuery) (page []wire.Rejected, next uint64, err error) {
+func (r *Rejects) List(ctx context.Context, q ops.RejectQuery) (page []ops.Rejected, next uint64, err error) {
 	filter := r.subject + "."
 	if first, _, _ := strings.Cut(q.Topic, "."); first != "" && first != "*" && first != ">" {
 		filter += first
@@ -54,7 +54,7 @@ func (r *Rejects) List(ctx context.Context, q answer.RejectQuery) (page []wire.R
 	at := q.From
 	for range rejectsScan {
 		m, err := r.read(ctx, rawGet{Sequence: at, Next: filter})
-		if errors.Is(err, answer.ErrUnknownReject) {
+		if errors.Is(err, ops.ErrUnknownReject) {
 			return page, 0, nil
 		} else if err != nil {
 			return nil, 0, err
@@ -71,10 +71,10 @@ func (r *Rejects) List(ctx context.Context, q answer.RejectQuery) (page []wire.R
 }
 
 // Get returns one reject with its original headers and its body.
-func (r *Rejects) Get(ctx context.Context, sequence uint64) (wire.Rejected, error) {
+func (r *Rejects) Get(ctx context.Context, sequence uint64) (ops.Rejected, error) {
 	m, err := r.read(ctx, rawGet{Sequence: sequence})
 	if err != nil {
-		return wire.Rejected{}, err
+		return ops.Rejected{}, err
 	}
 	one, headers := r.judge(m)
 	one.Headers = headers
@@ -86,14 +86,14 @@ func (r *Rejects) Get(ctx context.Context, sequence uint64) (wire.Rejected, erro
 
 // Push returns a reject as a push, with the order's changes. It keeps the identity assigned by the intake, so
 // requeueing it twice, or while the intake receives it once more, makes one message. A delay counts from now.
-func (r *Rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
+func (r *Rejects) Push(ctx context.Context, sequence uint64, o *ops.RejectOrder) (*scheduler.Push, error) {
 	m, err := r.read(ctx, rawGet{Sequence: sequence})
 	if err != nil {
 		return nil, err
 	}
 	one, headers := r.judge(m)
 	if one.Incomplete {
-		return nil, fmt.Errorf("%w: %d, of %s", answer.ErrIncompleteReject, sequence, one.Topic)
+		return nil, fmt.Errorf("%w: %d, of %s", ops.ErrIncompleteReject, sequence, one.Topic)
 	}
 	subject := m.Header.Get(wire.HeaderSubject)
 	if o.Topic != "" {
@@ -109,7 +109,7 @@ func (r *Rejects) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder
 	if err := link.RefuseUID(&tagged); err != nil {
 		return nil, err
 	}
-	p := answer.Push(&tagged, m.Data)
+	p := ops.Push(&tagged, m.Data)
 	if place, ok := link.PlaceOfID(m.Header.Get(wire.HeaderMsgID)); ok {
 		if p.UID, err = place.UID(p.ID, p.Key); err != nil {
 			return nil, err
@@ -126,7 +126,7 @@ func (r *Rejects) Drop(ctx context.Context, sequence uint64) error {
 		Sequence uint64 `json:"seq"`
 		NoErase  bool   `json:"no_erase"`
 	}{sequence, true}, &dropped)
-	if err = r.explain(err); errors.Is(err, answer.ErrUnknownReject) {
+	if err = r.explain(err); errors.Is(err, ops.ErrUnknownReject) {
 		return nil
 	}
 	return err
@@ -173,7 +173,7 @@ const (
 	codeDeleteFailed = 10057 // for a message that does not exist
 )
 
-// explain converts an error of the server into one of bridge/answer or of the scheduler.
+// explain converts an error of the server into one of bridge/ops or of the scheduler.
 func (r *Rejects) explain(err error) error {
 	var refused *link.StreamError
 	switch {
@@ -181,9 +181,9 @@ func (r *Rejects) explain(err error) error {
 		return nil
 	case errors.As(err, &refused) &&
 		slices.Contains([]int{codeNoMessage, codeDeleteFailed, link.CodeStreamNotFound}, int(refused.ErrCode)):
-		return fmt.Errorf("%w: %w", answer.ErrUnknownReject, err)
+		return fmt.Errorf("%w: %w", ops.ErrUnknownReject, err)
 	case errors.Is(err, link.ErrNoJetStream) && r.cfg.Conn.IsConnected():
-		return fmt.Errorf("%w: %w", answer.ErrNoRejects, err)
+		return fmt.Errorf("%w: %w", ops.ErrNoRejects, err)
 	case refused != nil:
 		return fmt.Errorf("%w: nats refuses to look at rejects: %w", scheduler.ErrUnavailable, err)
 	}
@@ -192,10 +192,10 @@ func (r *Rejects) explain(err error) error {
 }
 
 // judge decodes a message of the stream into a reject, with the original headers.
-func (r *Rejects) judge(m *raw) (wire.Rejected, map[string][]string) {
+func (r *Rejects) judge(m *raw) (ops.Rejected, map[string][]string) {
 	subject := m.Header.Get(wire.HeaderSubject)
-	one := wire.Rejected{
-		Sequence: m.Sequence, At: wire.FormatTime(m.Time.UnixMilli()),
+	one := ops.Rejected{
+		Sequence: m.Sequence, At: ops.FormatTime(m.Time.UnixMilli()),
 		Topic: strings.TrimPrefix(subject, r.cfg.Prefix+"."),
 		Size:  len(m.Data), Incomplete: m.Header.Get(wire.HeaderIncomplete) != "",
 	}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/bridgetest"
 	"github.com/tarry-mq/tarry/bridge/intake"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/rejects"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
@@ -28,7 +28,7 @@ func readingRejects(t testing.TB, nc *nats.Conn, ns string) *rejects.Rejects {
 	return r
 }
 
-func sequences(page []wire.Rejected) (all []uint64) {
+func sequences(page []ops.Rejected) (all []uint64) {
 	for i := range page {
 		all = append(all, page[i].Sequence)
 	}
@@ -52,26 +52,26 @@ func TestRejects_ListsByTopicAndID(t *testing.T) {
 		}
 		r := readingRejects(t, nc, ns)
 		for what, c := range map[string]struct {
-			q    answer.RejectQuery
+			q    ops.RejectQuery
 			want string
 		}{
-			"all":            {answer.RejectQuery{Limit: 10}, "[1 2 3 4]"},
-			"a page":         {answer.RejectQuery{From: 2, Limit: 2}, "[2 3]"},
-			"a topic":        {answer.RejectQuery{Topic: "mail.bill", Limit: 10}, "[3]"},
-			"a pattern":      {answer.RejectQuery{Topic: "mail.>", Limit: 10}, "[1 3]"},
-			"a wild pattern": {answer.RejectQuery{Topic: "*.created", Limit: 10}, "[2]"},
-			"an id":          {answer.RejectQuery{ID: "m-2", Limit: 10}, "[3]"},
-			"a word":         {answer.RejectQuery{Word: "unknown_header", Limit: 10}, "[4]"},
-			"what may be seen": {answer.RejectQuery{Limit: 10,
+			"all":            {ops.RejectQuery{Limit: 10}, "[1 2 3 4]"},
+			"a page":         {ops.RejectQuery{From: 2, Limit: 2}, "[2 3]"},
+			"a topic":        {ops.RejectQuery{Topic: "mail.bill", Limit: 10}, "[3]"},
+			"a pattern":      {ops.RejectQuery{Topic: "mail.>", Limit: 10}, "[1 3]"},
+			"a wild pattern": {ops.RejectQuery{Topic: "*.created", Limit: 10}, "[2]"},
+			"an id":          {ops.RejectQuery{ID: "m-2", Limit: 10}, "[3]"},
+			"a word":         {ops.RejectQuery{Word: "unknown_header", Limit: 10}, "[4]"},
+			"what may be seen": {ops.RejectQuery{Limit: 10,
 				See: func(topic string) bool { return topic == "orders.created" }}, "[2]"},
-			"nothing": {answer.RejectQuery{Topic: "bills", Limit: 10}, "[]"},
+			"nothing": {ops.RejectQuery{Topic: "bills", Limit: 10}, "[]"},
 		} {
 			page, _, err := r.List(t.Context(), c.q)
 			if err != nil || fmt.Sprint(sequences(page)) != c.want {
 				t.Errorf("%s: got %v, %v, want %s", what, sequences(page), err, c.want)
 			}
 		}
-		page, next, err := r.List(t.Context(), answer.RejectQuery{Limit: 1})
+		page, next, err := r.List(t.Context(), ops.RejectQuery{Limit: 1})
 		if err != nil || next != 2 || len(page) != 1 {
 			t.Fatalf("got %+v, %d, %v", page, next, err)
 		}
@@ -89,7 +89,7 @@ func TestRejects_ListsByTopicAndID(t *testing.T) {
 			fmt.Sprint(one.Headers) != "map[Tarry-Delay:[tomorrow] Tarry-Id:[m-1] Tarry-Key:[k]]" {
 			t.Errorf("got %+v, %v", one, err)
 		}
-		if _, err = r.Get(t.Context(), 99); !errors.Is(err, answer.ErrUnknownReject) {
+		if _, err = r.Get(t.Context(), 99); !errors.Is(err, ops.ErrUnknownReject) {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -105,11 +105,11 @@ func TestRejects_PushAgainIsOneMessageHoweverOften(t *testing.T) {
 		"1")
 	bridgetest.Emptied(t, nc, ns)
 	r := readingRejects(t, nc, ns)
-	if _, err := r.Push(t.Context(), 1, &wire.RejectOrder{}); err == nil ||
-		!strings.HasPrefix(answer.Problem(err).Word, "unknown_header") {
+	if _, err := r.Push(t.Context(), 1, &ops.RejectOrder{}); err == nil ||
+		!strings.HasPrefix(ops.ProblemOf(err).Word, "unknown_header") {
 		t.Errorf("as it was: %v", err)
 	}
-	order := &wire.RejectOrder{Topic: "mail.later", Set: []wire.Header{{Name: "Tarry-Delay", Value: "1h"}},
+	order := &ops.RejectOrder{Topic: "mail.later", Set: []wire.Header{{Name: "Tarry-Delay", Value: "1h"}},
 		Drop: []string{"Tarry-Dealy"}}
 	var uid message.UID
 	for i := range 2 {
@@ -132,7 +132,7 @@ func TestRejects_PushAgainIsOneMessageHoweverOften(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := r.Push(t.Context(), 1, order); !errors.Is(err, answer.ErrUnknownReject) {
+	if _, err := r.Push(t.Context(), 1, order); !errors.Is(err, ops.ErrUnknownReject) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -159,7 +159,7 @@ func TestRejects_OfOneSubjectDoNotPushOutTheOthers(t *testing.T) {
 		}
 		bridgetest.Emptied(t, nc, ns)
 		r := readingRejects(t, nc, ns)
-		page, _, err := r.List(t.Context(), answer.RejectQuery{Limit: 1000})
+		page, _, err := r.List(t.Context(), ops.RejectQuery{Limit: 1000})
 		if err != nil || len(page) != 11 || page[0].Topic != "mail.welcome" ||
 			!strings.HasPrefix(page[10].Topic, "orders.small.") {
 			t.Errorf("got %+v, %v", page, err)
@@ -168,12 +168,12 @@ func TestRejects_OfOneSubjectDoNotPushOutTheOthers(t *testing.T) {
 		bridgetest.Publish(t, nc, "later."+ns+".bills", strings.Repeat("x", int(nc.MaxPayload())-200), "Tarry-Delay",
 			"tomorrow")
 		bridgetest.Emptied(t, nc, ns)
-		page, _, err = r.List(t.Context(), answer.RejectQuery{Topic: "bills", Limit: 1})
+		page, _, err = r.List(t.Context(), ops.RejectQuery{Topic: "bills", Limit: 1})
 		if err != nil || len(page) != 1 || !page[0].Incomplete || page[0].Size != 0 {
 			t.Fatalf("got %+v, %v", page, err)
 		}
-		if _, err := r.Push(t.Context(), page[0].Sequence, &wire.RejectOrder{}); !errors.Is(err,
-			answer.ErrIncompleteReject) {
+		if _, err := r.Push(t.Context(), page[0].Sequence, &ops.RejectOrder{}); !errors.Is(err,
+			ops.ErrIncompleteReject) {
 			t.Errorf("got %v", err)
 		}
 		if one, err := r.Get(t.Context(), page[0].Sequence); err != nil || one.Body != nil {
@@ -195,9 +195,9 @@ func TestRejects_OfTheFullestSubjectGoFirst(t *testing.T) {
 	}
 	bridgetest.Emptied(t, nc, ns)
 	r := readingRejects(t, nc, ns)
-	page, _, err := r.List(t.Context(), answer.RejectQuery{Limit: 1000})
+	page, _, err := r.List(t.Context(), ops.RejectQuery{Limit: 1000})
 	if err != nil || len(page) < 100 ||
-		!slices.ContainsFunc(page, func(r wire.Rejected) bool { return r.Topic == "mail.welcome" }) {
+		!slices.ContainsFunc(page, func(r ops.Rejected) bool { return r.Topic == "mail.welcome" }) {
 		t.Fatalf("%d are left, %v; want that of mail among them, the first is %+v", len(page), err, page[0])
 	}
 }
@@ -241,12 +241,12 @@ func TestRejects_NeedJetStream(t *testing.T) {
 	t.Parallel()
 	nc := bridgetest.Connect(t, lab.NewNATS(t, lab.NoJetStream()).URL())
 	r := readingRejects(t, nc, "ns")
-	if _, _, err := r.List(t.Context(), answer.RejectQuery{Limit: 1}); !errors.Is(err, answer.ErrNoRejects) {
+	if _, _, err := r.List(t.Context(), ops.RejectQuery{Limit: 1}); !errors.Is(err, ops.ErrNoRejects) {
 		t.Errorf("got %v", err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if _, _, err := r.List(ctx, answer.RejectQuery{Limit: 1}); !errors.Is(err, scheduler.ErrUnavailable) {
+	if _, _, err := r.List(ctx, ops.RejectQuery{Limit: 1}); !errors.Is(err, scheduler.ErrUnavailable) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -259,9 +259,9 @@ func TestRejects_NATSThatDoesNotAnswerIsNamed(t *testing.T) {
 	nc, ns := bridgetest.Connect(t, server.URL()), bridgetest.NewNamespace()
 	r := readingRejects(t, nc, ns)
 	calls := map[string]func(ctx context.Context) error{
-		"list": func(ctx context.Context) error { _, _, err := r.List(ctx, answer.RejectQuery{Limit: 1}); return err },
+		"list": func(ctx context.Context) error { _, _, err := r.List(ctx, ops.RejectQuery{Limit: 1}); return err },
 		"get":  func(ctx context.Context) error { _, err := r.Get(ctx, 1); return err },
-		"push": func(ctx context.Context) error { _, err := r.Push(ctx, 1, &wire.RejectOrder{}); return err },
+		"push": func(ctx context.Context) error { _, err := r.Push(ctx, 1, &ops.RejectOrder{}); return err },
 		"drop": func(ctx context.Context) error { return r.Drop(ctx, 1) },
 	}
 	server.Pause()
@@ -293,8 +293,8 @@ func TestRejects_OfAWildcardPushOutNobodyElses(t *testing.T) {
 			bridgetest.Publish(t, nc, "later."+ns+"."+wild, strings.Repeat("x", 900<<10), "Tarry-Delay", "20m")
 			bridgetest.Emptied(t, nc, ns)
 		}
-		page, _, err := readingRejects(t, nc, ns).List(t.Context(), answer.RejectQuery{Limit: 1000})
-		others := slices.DeleteFunc(slices.Clone(page), func(r wire.Rejected) bool { return r.Topic[0] != 't' })
+		page, _, err := readingRejects(t, nc, ns).List(t.Context(), ops.RejectQuery{Limit: 1000})
+		others := slices.DeleteFunc(slices.Clone(page), func(r ops.Rejected) bool { return r.Topic[0] != 't' })
 		if err != nil || len(page) < 21 || len(others) != 20 { // several workers store them, in any order
 			t.Errorf("%d rejects are left, %d of 20 that are not of wildcards, %v", len(page), len(others), err)
 		}

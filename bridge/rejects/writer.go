@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -81,7 +81,7 @@ func (w *Writer) Put(ctx context.Context, push *nats.Msg, place link.Place, why 
 
 // Reason returns the word of a refusal, and the word and its text on one line.
 func Reason(why error) (word, reason string) {
-	word = answer.Problem(why).Word
+	word = ops.ProblemOf(why).Word
 	return word, word + ": " + oneLine(why.Error())
 }
 

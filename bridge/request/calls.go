@@ -9,8 +9,8 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -19,12 +19,12 @@ import (
 type ask func(ctx context.Context, data []byte) (any, error)
 
 // refused is an error that contains the problem to answer with.
-type refused struct{ wire.Problem }
+type refused struct{ ops.Problem }
 
 func (r *refused) Error() string { return r.Word + ": " + r.Detail }
 
 // orRefused returns a result, or a refusal as an error.
-func orRefused[T any](result T, p *wire.Problem) (any, error) {
+func orRefused[T any](result T, p *ops.Problem) (any, error) {
 	if p != nil {
 		return nil, &refused{*p}
 	}
@@ -89,11 +89,11 @@ func (s *Service) steer(at *link.Room, do ask, during bound) nats.MsgHandler {
 // named returns an ask for requests that name a message and nothing else.
 func (s *Service) named(do func(ctx context.Context, ref scheduler.Ref, id string) (any, error)) ask {
 	return func(ctx context.Context, data []byte) (any, error) {
-		named, err := wire.DecodeRef(data)
+		named, err := ops.DecodeRef(data)
 		if err != nil {
 			return nil, err
 		}
-		ref, err := answer.Ref(named)
+		ref, err := ops.Ref(named)
 		if err != nil {
 			return nil, err
 		}
@@ -106,7 +106,7 @@ func (s *Service) cancel(ctx context.Context, ref scheduler.Ref, id string) (any
 	if err != nil {
 		return nil, err
 	}
-	return orRefused(answer.Cancel(id, &result))
+	return orRefused(ops.Cancel(id, &result))
 }
 
 func (s *Service) get(ctx context.Context, ref scheduler.Ref, _ string) (any, error) {
@@ -114,7 +114,7 @@ func (s *Service) get(ctx context.Context, ref scheduler.Ref, _ string) (any, er
 	if err != nil {
 		return nil, err
 	}
-	w := answer.Info(&info)
+	w := ops.InfoOf(&info)
 	body, err := json.Marshal(w)
 	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
 		w.Body, w.BodyBase64, w.BodyOmitted = nil, nil, true
@@ -128,16 +128,16 @@ func (s *Service) run(ctx context.Context, ref scheduler.Ref, id string) (any, e
 }
 
 func (s *Service) reschedule(ctx context.Context, data []byte) (any, error) {
-	named, asked, err := wire.DecodeReschedule(data)
+	named, asked, err := ops.DecodeReschedule(data)
 	if err != nil {
 		return nil, err
 	}
-	ref, err := answer.Ref(named)
+	ref, err := ops.Ref(named)
 	if err != nil {
 		return nil, err
 	}
-	edit := answer.Edit(&asked)
-	edit.Fit = answer.Limits{Content: link.SizeLimit(s.nc, s.cfg.SizeLimit)}
+	edit := ops.EditOf(&asked)
+	edit.Fit = ops.Limits{Content: link.SizeLimit(s.nc, s.cfg.SizeLimit)}
 	return s.amend(ctx, ref, named.ID, edit)
 }
 
@@ -146,7 +146,7 @@ func (s *Service) amend(ctx context.Context, ref scheduler.Ref, id string, e sch
 	if err != nil {
 		return nil, err
 	}
-	return orRefused(answer.Amend(id, &result))
+	return orRefused(ops.Amend(id, &result))
 }
 
 // push handles one push or a batch. It only decodes and queues; the answer is sent when the last outcome is known.
@@ -157,17 +157,17 @@ func (s *Service) push(req *nats.Msg) {
 		s.busy(reply)
 		return
 	}
-	if !wire.IsBatch(data) {
-		item := wire.DecodePush(data, s.cfg.Prefix)
-		s.accept(&item, "", func(r wire.Result) { s.out.Put(s.result(reply, size, r)) })
+	if !ops.IsBatch(data) {
+		item := ops.DecodePush(data, s.cfg.Prefix)
+		s.accept(&item, "", func(r ops.Result) { s.out.Put(s.result(reply, size, r)) })
 		return
 	}
-	items, err := wire.DecodeBatch(data, s.cfg.Prefix)
+	items, err := ops.DecodeBatch(data, s.cfg.Prefix)
 	if err == nil {
 		err = s.fits(len(items))
 	}
 	if err != nil {
-		s.out.Put(s.problem(reply, size, answer.Problem(err)))
+		s.out.Put(s.problem(reply, size, ops.ProblemOf(err)))
 		return
 	}
 	s.acceptAll(reply, size, items, func(int) string { return "" })
@@ -183,37 +183,37 @@ func (s *Service) fits(n int) error {
 }
 
 // acceptAll hands the pushes of a batch to the scheduler, each with its call, and answers once all have their outcomes.
-func (s *Service) acceptAll(reply string, size int, items []wire.PushItem, call func(i int) string) {
-	results := make([]wire.Result, len(items))
+func (s *Service) acceptAll(reply string, size int, items []ops.PushItem, call func(i int) string) {
+	results := make([]ops.Result, len(items))
 	var left atomic.Int64
 	left.Store(int64(len(items)))
 	for i := range items {
-		s.accept(&items[i], call(i), func(r wire.Result) {
+		s.accept(&items[i], call(i), func(r ops.Result) {
 			results[i] = r
 			if left.Add(-1) == 0 {
 				s.out.Put(reaction{reply: reply,
-					body: wire.AppendResults(make([]byte, 0, 200*len(results)), results), size: size})
+					body: ops.AppendResults(make([]byte, 0, 200*len(results)), results), size: size})
 			}
 		})
 	}
 }
 
 // accept hands one push to the scheduler; done is called once with its outcome and must not block.
-func (s *Service) accept(item *wire.PushItem, call string, done func(wire.Result)) {
+func (s *Service) accept(item *ops.PushItem, call string, done func(ops.Result)) {
 	err := item.Err
 	if err == nil {
 		err = item.Push.CheckLimit(len(item.Body), link.SizeLimit(s.nc, s.cfg.SizeLimit))
 	}
 	if err != nil {
-		p := answer.Problem(err)
-		done(wire.Result{Problem: &p})
+		p := ops.ProblemOf(err)
+		done(ops.Result{Problem: &p})
 		return
 	}
-	push := answer.Push(&item.Push, item.Body)
-	push.By, push.Call = answer.ByNATS, call
+	push := ops.Push(&item.Push, item.Body)
+	push.By, push.Call = ops.ByNATS, call
 	s.cfg.Scheduler.Accept(push, func(a scheduler.Accepted) {
-		r := answer.Accepted(a, s.cfg.Durable)
-		if r.Problem != nil && r.Problem.Word == answer.WordInternal {
+		r := ops.Accepted(a, s.cfg.Durable)
+		if r.Problem != nil && r.Problem.Word == ops.WordInternal {
 			s.log.Error().Err(a.Err).Msg("push failed with an internal error")
 		}
 		done(r)
@@ -221,9 +221,9 @@ func (s *Service) accept(item *wire.PushItem, call string, done func(wire.Result
 }
 
 // result returns the answer to a single push.
-func (s *Service) result(reply string, size int, r wire.Result) reaction {
+func (s *Service) result(reply string, size int, r ops.Result) reaction {
 	if r.Problem != nil {
 		return s.problem(reply, size, *r.Problem)
 	}
-	return reaction{reply: reply, body: wire.AppendAnswer(nil, &r.Answer), size: size}
+	return reaction{reply: reply, body: ops.AppendAnswer(nil, &r.Answer), size: size}
 }

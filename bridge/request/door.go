@@ -11,8 +11,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/micro"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -94,13 +94,13 @@ func (d *door) push(req *nats.Msg) {
 		return
 	}
 	item := d.decode(req)
-	d.accept(&item, callOf(req.Subject, req.Header), func(r wire.Result) { d.out.Put(d.result(reply, size, r)) })
+	d.accept(&item, callOf(req.Subject, req.Header), func(r ops.Result) { d.out.Put(d.result(reply, size, r)) })
 }
 
 // decode reads a push by tag from a request.
-func (d *door) decode(req *nats.Msg) wire.PushItem {
+func (d *door) decode(req *nats.Msg) ops.PushItem {
 	subject := wire.IntakeSubject(d.cfg.Prefix, req.Subject[len(d.prefix):])
-	item := wire.PushItem{Body: req.Data}
+	item := ops.PushItem{Body: req.Data}
 	item.Push, item.Err = link.Decode(req, subject, d.cfg.Prefix)
 	if topic := link.WholeTopic(d.cfg.Topics, &item.Push, req.Header.Get(wire.HeaderSubject)); topic != "" {
 		item.Push.Topic = topic
@@ -115,10 +115,10 @@ func (d *door) pushMany(req *nats.Msg, count string) {
 		err = d.fits(len(parts))
 	}
 	if err != nil {
-		d.out.Put(d.problem(req.Reply, len(req.Data), answer.Problem(err)))
+		d.out.Put(d.problem(req.Reply, len(req.Data), ops.ProblemOf(err)))
 		return
 	}
-	items, calls := make([]wire.PushItem, len(parts)), make([]string, len(parts))
+	items, calls := make([]ops.PushItem, len(parts)), make([]string, len(parts))
 	for i, part := range parts {
 		one := &nats.Msg{Subject: req.Subject, Data: part.Body}
 		one.Header, err = nats.DecodeHeadersMsg(part.Header)

@@ -9,8 +9,8 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -46,7 +46,7 @@ func NewResign(cfg ResignConfig) *Resign {
 
 // Run answers the requests that name this instance until ctx ends. do makes this instance resign, if it leads and
 // another could take over, and returns once it has resigned. The requester gets its error in the words of
-// bridge/answer.
+// bridge/ops.
 func (r *Resign) Run(ctx context.Context, do func(ctx context.Context, reason string) error) error {
 	return hear(ctx, r.cfg.Conn, r.subject, r.cfg.Log,
 		func(ctx context.Context, request []byte) *reaction { return r.heard(ctx, request, do) })
@@ -60,10 +60,10 @@ func (r *Resign) heard(ctx context.Context, request []byte,
 	}
 	wish.Reason = wire.CleanReason(wish.Reason)
 	err := do(ctx, wish.Reason)
-	r.cfg.Log.Info().Err(err).Str("who", answer.ByNATS).Str("route", r.subject).Str("operation", "resign").
+	r.cfg.Log.Info().Err(err).Str("who", ops.ByNATS).Str("route", r.subject).Str("operation", "resign").
 		Str("reason", wish.Reason).Msg("operator action")
 	if err != nil {
-		return refusing(answer.Problem(err)) // the error itself is for the log
+		return refusing(ops.ProblemOf(err)) // the error itself is for the log
 	}
 	return &reaction{body: []byte(`{"resigned":true}`)}
 }
@@ -80,7 +80,7 @@ func (r *Resign) Ask(ctx context.Context, instance, reason string) error {
 	msg, err := r.cfg.Conn.RequestWithContext(ctx, r.subject, text)
 	var said struct {
 		Resigned bool `json:"resigned"`
-		wire.Problem
+		ops.Problem
 	}
 	if err == nil {
 		err = json.Unmarshal(msg.Data, &said)
@@ -138,7 +138,7 @@ func (p *Pauses) heard(ctx context.Context, _ []byte) *reaction {
 	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
 		err = fmt.Errorf("%w: the pauses were not read in time", scheduler.ErrUnavailable)
 	}
-	return refusing(answer.Problem(err))
+	return refusing(ops.ProblemOf(err))
 }
 
 // Ask asks the leader to read the pauses, and returns once it has read them. Every error wraps ErrNotRead.
@@ -149,7 +149,7 @@ func (p *Pauses) Ask(ctx context.Context) error {
 	}
 	var said struct {
 		Read bool `json:"read"`
-		wire.Problem
+		ops.Problem
 	}
 	if err := json.Unmarshal(msg.Data, &said); err != nil {
 		return fmt.Errorf("%w: %w", ErrNotRead, err)

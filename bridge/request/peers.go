@@ -9,7 +9,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/link"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 // NATS permissions on the subject of a request decide who may call what. There are two ways around them. This file
@@ -67,6 +67,6 @@ func hear(ctx context.Context, nc *nats.Conn, subject string, log zerolog.Logger
 }
 
 // refusing encodes a problem as an answer.
-func refusing(p wire.Problem) *reaction {
-	return &reaction{problem: &p, body: wire.AppendProblem(nil, &p)}
+func refusing(p ops.Problem) *reaction {
+	return &reaction{problem: &p, body: ops.AppendProblem(nil, &p)}
 }

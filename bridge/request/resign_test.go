@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/bridgetest"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/request"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -28,15 +28,15 @@ func TestResign_ReachesTheInstanceThatIsNamed(t *testing.T) {
 	}
 	a := instance("a", errors.New("must not be asked"))
 	instance("b", nil)
-	instance("c", answer.ErrNoStandby)
-	instance("e", fmt.Errorf("%w: session lost at 10.0.0.7:2181", answer.ErrUnreachable))
+	instance("c", ops.ErrNoStandby)
+	instance("e", fmt.Errorf("%w: session lost at 10.0.0.7:2181", ops.ErrUnreachable))
 	instance("d", errors.New("zk: connection refused at 10.0.0.7:2181"))
 	lab.Eventually(t, 10*time.Second, func() error { return a.Ask(t.Context(), "b", "an upgrade") })
 	if got := <-asked; got != "b: an upgrade" {
 		t.Errorf("%q was asked", got)
 	}
 	for name, says := range map[string]string{
-		"c": answer.ErrNoStandby.Error(), "d": "internal error", "e": answer.ErrUnreachable.Error(),
+		"c": ops.ErrNoStandby.Error(), "d": "internal error", "e": ops.ErrUnreachable.Error(),
 	} {
 		lab.Eventually(t, 10*time.Second, func() error {
 			err := a.Ask(t.Context(), name, "")

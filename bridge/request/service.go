@@ -20,8 +20,8 @@ import (
 	"github.com/nats-io/nats.go/micro"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -129,7 +129,7 @@ func (s *Service) Run(ctx context.Context) error {
 	defer stop()
 	var answers sync.WaitGroup
 	answers.Go(func() { s.out.Publish(work, s.nc, s.send) })
-	s.ctx.Store(&serving{run: ctx, work: scheduler.CalledBy(work, answer.ByNATS)})
+	s.ctx.Store(&serving{run: ctx, work: scheduler.CalledBy(work, ops.ByNATS)})
 
 	service := newMicroService(s.nc, s.log, semver(s.cfg.Version), "delayed messages: push, steer, look, operate",
 		map[string]string{"namespace": s.cfg.Namespace, "instance": s.cfg.Instance})
@@ -153,14 +153,14 @@ func (s *Service) Run(ctx context.Context) error {
 }
 
 // describe returns an error as the caller sees it; the full error goes to the log.
-func (s *Service) describe(err error) wire.Problem {
-	p, known := wire.Problem{}, (*refused)(nil)
+func (s *Service) describe(err error) ops.Problem {
+	p, known := ops.Problem{}, (*refused)(nil)
 	if errors.As(err, &known) {
 		p = known.Problem
 	} else {
-		p = answer.Problem(err)
+		p = ops.ProblemOf(err)
 	}
-	if p.Word == answer.WordInternal && err != error(known) { // otherwise it was logged at its cause
+	if p.Word == ops.WordInternal && err != error(known) { // otherwise it was logged at its cause
 		s.log.Error().Err(err).Msg("request failed with an internal error")
 	}
 	return p
@@ -180,7 +180,7 @@ func semver(version string) string {
 type reaction struct {
 	reply   string // empty: no answer is expected
 	body    []byte
-	problem *wire.Problem
+	problem *ops.Problem
 	size    int // of the request: the room that is free afterwards
 }
 
@@ -205,7 +205,7 @@ func (r *reaction) message() *nats.Msg {
 }
 
 // problem returns the answer for a problem.
-func (s *Service) problem(reply string, size int, p wire.Problem) reaction {
+func (s *Service) problem(reply string, size int, p ops.Problem) reaction {
 	r := refusing(p)
 	r.reply, r.size = reply, size
 	return *r
@@ -216,7 +216,7 @@ func (s *Service) busy(reply string) {
 	if reply == "" {
 		return
 	}
-	r := s.problem(reply, 0, wire.Problem{Status: http.StatusServiceUnavailable, Word: answer.WordBusy,
+	r := s.problem(reply, 0, ops.Problem{Status: http.StatusServiceUnavailable, Word: ops.WordBusy,
 		Detail: "too many requests are under way; try again"})
 	if err := s.nc.PublishMsg(r.message()); err != nil {
 		s.log.Debug().Err(err).Msg("answer not sent")
@@ -272,7 +272,7 @@ func (s *Service) further(calls map[string]Call, at *link.Room, during bound) ma
 func (s *Service) answered(status int, body []byte) (any, error) {
 	body = bytes.TrimSuffix(body, []byte("\n"))
 	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
-		return nil, &refused{wire.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge,
+		return nil, &refused{ops.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge,
 			Detail: fmt.Sprintf(
 				"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",
 				len(body), limit)}}
@@ -280,7 +280,7 @@ func (s *Service) answered(status int, body []byte) (any, error) {
 	if status < http.StatusBadRequest {
 		return body, nil
 	}
-	p := &refused{wire.Problem{Status: status}}
+	p := &refused{ops.Problem{Status: status}}
 	if err := json.Unmarshal(body, &p.Problem); err != nil {
 		return nil, fmt.Errorf("read a problem: %w", err)
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/tarry-mq/tarry/bridge/bridgetest"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/request"
-	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -164,7 +164,7 @@ func TestService_AnswersABatchInOrder(t *testing.T) {
 		lab.SharedNATS(t).URL()), bridgetest.NewNamespace(), bridgetest.NewTimeline(t)
 	serving(t, request.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: bridgetest.Scheduling(t, nc, timeline)})
 	var items []string
-	for i := range wire.MaxBatch {
+	for i := range ops.MaxBatch {
 		if i%10 == 3 {
 			items = append(items, `{"topic":"bad..topic","delay":"1s"}`)
 		} else {
@@ -173,7 +173,7 @@ func TestService_AnswersABatchInOrder(t *testing.T) {
 	}
 	got, _, problem := ask(t, nc, ns, "push", `{"messages":[`+strings.Join(items, ",")+`]}`)
 	results, _ := got["results"].([]any)
-	if problem != "" || len(results) != wire.MaxBatch {
+	if problem != "" || len(results) != ops.MaxBatch {
 		t.Fatalf("got %d results, %s", len(results), problem)
 	}
 	for i, r := range results {

@@ -17,7 +17,7 @@ import (
 func TestRequests_AreWhatTheDaemonUnderstands(t *testing.T) {
 	t.Parallel()
 	needDaemon(t)
-	text, err := os.ReadFile(filepath.Join(daemon, "testdata", "requests.json"))
+	text, err := os.ReadFile(filepath.Join(daemon, "..", "ops", "testdata", "requests.json"))
 	if err != nil {
 		t.Fatal(err)
 	}

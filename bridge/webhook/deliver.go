@@ -16,8 +16,7 @@ import (
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 	"golang.org/x/sync/semaphore"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -32,24 +31,24 @@ type Target struct {
 }
 
 // View returns how the targets do, by pattern, as this instance has seen it.
-func (s *Service) View() []answer.Webhook {
-	var all []answer.Webhook
+func (s *Service) View() []ops.Webhook {
+	var all []ops.Webhook
 	for pattern, t := range *s.targets.Load() {
 		t.mu.Lock()
-		w := answer.Webhook{Pattern: pattern, Outcome: t.last}
+		w := ops.Webhook{Pattern: pattern, Outcome: t.last}
 		if at, err := url.Parse(t.URL); err == nil { // what follows may be secret
 			w.Target = at.Scheme + "://" + at.Host
 		}
 		if !t.lastAt.IsZero() {
-			w.At = wire.FormatTime(t.lastAt.UnixMilli())
+			w.At = ops.FormatTime(t.lastAt.UnixMilli())
 		}
 		if t.failing && !t.since.IsZero() {
-			w.FailingSince = wire.FormatTime(t.since.UnixMilli())
+			w.FailingSince = ops.FormatTime(t.since.UnixMilli())
 		}
 		t.mu.Unlock()
 		all = append(all, w)
 	}
-	slices.SortFunc(all, func(a, b answer.Webhook) int { return cmp.Compare(a.Pattern, b.Pattern) })
+	slices.SortFunc(all, func(a, b ops.Webhook) int { return cmp.Compare(a.Pattern, b.Pattern) })
 	return all
 }
 

@@ -21,7 +21,7 @@ import (
 
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -147,13 +147,13 @@ func retryAfter(text string, now time.Time) time.Duration {
 func (s *Service) request(ctx context.Context, t *target, g group) (*http.Request, error) {
 	id, body, kind := string(g[0].UID), g[0].Body, "application/octet-stream"
 	if t.Batch > 0 {
-		list := make([]wire.Pulled, len(g))
+		list := make([]ops.Pulled, len(g))
 		uids := sha256.New()
 		for i, m := range g {
-			list[i] = answer.Pulled(m, 0)
+			list[i] = ops.PulledOf(m, 0)
 			_, _ = io.WriteString(uids, string(m.UID)) // never fails
 		}
-		body, kind = wire.AppendPosted(nil, list), "application/json"
+		body, kind = ops.AppendPosted(nil, list), "application/json"
 		if len(g) > 1 {
 			id = "batch_" + hex.EncodeToString(uids.Sum(nil)[:16])
 		}

@@ -13,14 +13,14 @@ import (
 func Decode(subject, prefix string, h map[string][]string, body int) (Push, error) {
 	if len(subject) <= len(prefix) || !isUnder(subject, prefix) {
 		return Push{}, &Error{Word: WordTopic, Field: "subject",
-			Detail: fmt.Sprintf("%s does not lie under %q", quote(subject), prefix+".")}
+			Detail: fmt.Sprintf("%s does not lie under %q", Quote(subject), prefix+".")}
 	}
 	p := Push{Topic: subject[len(prefix)+1:]}
 	if err := CheckTarget(p.Topic, prefix); err != nil {
 		return Push{}, err
 	}
 	var (
-		user  headerList
+		user  HeaderList
 		text  [len(options)]string
 		given [len(options)]bool
 		why   string // the header that holds the reason
@@ -29,9 +29,9 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 		if len(values) == 0 {
 			continue
 		}
-		if !hasPrefixFold(name, "tarry-") {
+		if !HasPrefixFold(name, "tarry-") {
 			if !strings.EqualFold(name, HeaderMsgID) {
-				user.add(name, values)
+				user.Add(name, values)
 			}
 			continue
 		}
@@ -43,17 +43,17 @@ func Decode(subject, prefix string, h map[string][]string, body int) (Push, erro
 				why = name
 			}
 		case i == unknown:
-			user.refuse(name,
-				&Error{Word: WordUnknown, Field: quoteName(name), Detail: "is not a header that tarry knows"})
+			user.Refuse(name,
+				&Error{Word: WordUnknown, Field: QuoteName(name), Detail: "is not a header that tarry knows"})
 		case len(values) > 1 || given[i]:
-			user.refuse(options[i].header,
+			user.Refuse(options[i].header,
 				&Error{Word: WordRepeated, Field: options[i].header, Detail: "is given more than once"})
 		default:
 			text[i], given[i] = strings.Trim(values[0], " \t"), true
 		}
 	}
 	var err error
-	if p.Headers, err = user.finish(); err == nil {
+	if p.Headers, err = user.Finish(); err == nil {
 		err = p.CheckStatus(body)
 	}
 	if err != nil {
@@ -140,7 +140,7 @@ func optionOf(name string) int {
 // that tarry did not deliver (delivered messages have Tarry-Due) it is a typing error: without the intended tag the
 // message would leave at once.
 func IsMisspelt(name string) bool {
-	return hasPrefixFold(name, "tarry-") && optionOf(name) == unknown && !strings.EqualFold(name, HeaderIncomplete)
+	return HasPrefixFold(name, "tarry-") && optionOf(name) == unknown && !strings.EqualFold(name, HeaderIncomplete)
 }
 
 // underHeader replaces the JSON field of an error with the tag's header.

@@ -31,7 +31,7 @@ func DecodeBatchParts(count string, b []byte) ([]BatchPart, error) {
 	n, err := strconv.Atoi(count)
 	if err != nil || n < 1 || n > MaxBatchDoor {
 		return nil, &Error{Word: WordTooLarge, Field: HeaderBatch,
-			Detail: fmt.Sprintf("is %s; want 1 to %d messages", quote(count), MaxBatchDoor)}
+			Detail: fmt.Sprintf("is %s; want 1 to %d messages", Quote(count), MaxBatchDoor)}
 	}
 	parts := make([]BatchPart, n)
 	for i := range parts {

@@ -46,7 +46,7 @@ func CheckOneTopic(topic string) error {
 		return CheckSubject(topic)
 	}
 	return &Error{Word: WordTopic, Field: FieldTopic,
-		Detail: quote(topic) + " contains a wildcard; this takes one topic, no pattern"}
+		Detail: Quote(topic) + " contains a wildcard; this takes one topic, no pattern"}
 }
 
 // CheckPattern accepts a pattern of subjects with NATS's wildcards: "*" for one token, a final ">" for one or more. A
@@ -59,7 +59,7 @@ func CheckPattern(s string) error {
 		case one == "*", one == ">" && !more:
 			one = "w"
 		case one == ">":
-			return &Error{Word: WordTopic, Field: FieldTopic, Detail: quote(s) + ` has ">" before its end`}
+			return &Error{Word: WordTopic, Field: FieldTopic, Detail: Quote(s) + ` has ">" before its end`}
 		}
 		literal = append(literal, one)
 	}
@@ -68,7 +68,7 @@ func CheckPattern(s string) error {
 	case len(s) > MaxSubject:
 		p = fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxSubject)
 	case strings.Contains(p, "wildcard"):
-		p = quote(s) + " has a wildcard that is not a token of its own"
+		p = Quote(s) + " has a wildcard that is not a token of its own"
 	}
 	if p != "" {
 		return &Error{Word: WordTopic, Field: FieldTopic, Detail: p}

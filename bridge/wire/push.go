@@ -80,12 +80,12 @@ func (p *Push) Set(field, value string) (err error) {
 	case FieldMaxWait:
 		p.MaxWait, err = ParseMaxWait(value)
 	case FieldUID:
-		err = checkUID(value)
+		err = CheckUID(value)
 		p.UID = value
 	case FieldReason:
 		p.Reason = CleanReason(value)
 	default:
-		err = &Error{Word: WordUnknown, Field: quote(field), Detail: "is not a field of a push"}
+		err = &Error{Word: WordUnknown, Field: Quote(field), Detail: "is not a field of a push"}
 	}
 	return err
 }
@@ -112,9 +112,9 @@ func (p *Push) Check(prefix string) error {
 	case p.Attempt > 0 && p.ID == "":
 		return &Error{Word: WordAttempt, Field: FieldAttempt, Detail: "needs the id of the message that is tried again"}
 	case p.Attempt > 0 && p.Merges():
-		return invalid(FieldOnDuplicate, quote(p.OnDuplicate)+
+		return Invalid(FieldOnDuplicate, Quote(p.OnDuplicate)+
 			` cannot be combined with attempt: a consumer's retry is known by its id and attempt; use "reject"`)
-	case p.UID != "" && p.ID != p.UID && checkUID(p.ID) == nil:
+	case p.UID != "" && p.ID != p.UID && CheckUID(p.ID) == nil:
 		return &Error{Word: WordID, Field: FieldUID, Detail: "differs from the id, which is a uid too"}
 	case p.MaxWait > 0 && p.OnDuplicate != Debounce:
 		return &Error{Word: WordMaxWait, Field: FieldMaxWait, Detail: `requires on_duplicate "debounce"`}
@@ -130,18 +130,18 @@ func (p *Push) Check(prefix string) error {
 // at either end, which headers do not keep. It refuses the ids that no URL's path keeps.
 func CheckID(s string) error {
 	if s == "." || s == ".." || s == "/" {
-		return &Error{Word: WordID, Field: FieldID, Detail: quote(s) + " cannot stand in the path of a URL"}
+		return &Error{Word: WordID, Field: FieldID, Detail: Quote(s) + " cannot stand in the path of a URL"}
 	}
 	return checkName(s, MaxID, WordID, FieldID)
 }
 
-// checkUID accepts what has the form of a uid.
-func checkUID(s string) error {
+// CheckUID accepts what has the form of a uid.
+func CheckUID(s string) error {
 	text, ok := strings.CutPrefix(s, "t-")
 	outside := func(c rune) bool { return !strings.ContainsRune("0123456789abcdefghjkmnpqrstvwxyz", c) }
 	if !ok || len(text) != 16 || strings.ContainsFunc(text, outside) {
 		return &Error{Word: WordID, Field: FieldUID,
-			Detail: quote(s) + ` is not a uid, which is "t-" and 16 digits or small letters`}
+			Detail: Quote(s) + ` is not a uid, which is "t-" and 16 digits or small letters`}
 	}
 	return nil
 }
@@ -157,11 +157,11 @@ func checkName(s string, limit int, word, field string) error {
 	case len(s) > limit:
 		problem = fmt.Sprintf("has %d bytes, the limit is %d", len(s), limit)
 	case !utf8.ValidString(s):
-		problem = quote(s) + " is not valid UTF-8"
+		problem = Quote(s) + " is not valid UTF-8"
 	case strings.IndexFunc(s, unicode.IsControl) >= 0:
-		problem = quote(s) + " contains a control character"
+		problem = Quote(s) + " contains a control character"
 	case strings.TrimSpace(s) != s:
-		problem = quote(s) + " starts or ends with a blank"
+		problem = Quote(s) + " starts or ends with a blank"
 	default:
 		return nil
 	}
@@ -174,7 +174,7 @@ func CheckOnDuplicate(s string) error {
 	case Reject, Keep, Replace, Debounce:
 		return nil
 	}
-	return invalid(FieldOnDuplicate, quote(s)+` is unknown; want "reject", "keep", "replace" or "debounce"`)
+	return Invalid(FieldOnDuplicate, Quote(s)+` is unknown; want "reject", "keep", "replace" or "debounce"`)
 }
 
 // CheckDeliver accepts the ways to deliver.
@@ -182,7 +182,7 @@ func CheckDeliver(s string) error {
 	if s == MQ || s == PullWord {
 		return nil
 	}
-	return &Error{Word: WordDeliver, Field: FieldDeliver, Detail: quote(s) + ` is unknown; want "mq" or "pull"`}
+	return &Error{Word: WordDeliver, Field: FieldDeliver, Detail: Quote(s) + ` is unknown; want "mq" or "pull"`}
 }
 
 // ParsePriority reads 0 to 255; of the messages due in the same millisecond the one with the higher priority leaves
@@ -190,7 +190,7 @@ func CheckDeliver(s string) error {
 func ParsePriority(s string) (uint8, error) {
 	n, ok := number(s, MaxPriority)
 	if !ok {
-		return 0, invalid(FieldPriority, fmt.Sprintf("%s is not a whole number from 0 to %d", quote(s), MaxPriority))
+		return 0, Invalid(FieldPriority, fmt.Sprintf("%s is not a whole number from 0 to %d", Quote(s), MaxPriority))
 	}
 	return uint8(n), nil
 }
@@ -199,15 +199,53 @@ func ParsePriority(s string) (uint8, error) {
 func ParseAttempt(s string) (int, error) {
 	n, ok := number(s, MaxAttempt)
 	if !ok || n == 0 {
-		return 0, invalid(FieldAttempt, fmt.Sprintf("%s is not a whole number from 1 to %d", quote(s), MaxAttempt))
+		return 0, Invalid(FieldAttempt, fmt.Sprintf("%s is not a whole number from 1 to %d", Quote(s), MaxAttempt))
 	}
 	return n, nil
 }
 
 func number(s string, limit int) (int, bool) {
-	if !allDigits(s) || len(s) > 9 {
+	if !AllDigits(s) || len(s) > 9 {
 		return 0, false
 	}
 	n, err := strconv.Atoi(s)
 	return n, err == nil && n <= limit
+}
+
+// Options returns the part of a push's content that is neither topic, headers nor body, in one fixed form. Two pushes
+// with one name are the same push only if their options are equal. A delay is compared as text, because its due time
+// moves each time the push is repeated; a time is compared as a moment. The id, the key and the attempt make up the
+// name itself, and the reason of a consumer's failure is not part of the request.
+func (p *Push) Options() string {
+	b := make([]byte, 0, 64)
+	switch {
+	case p.HasAt:
+		b = strconv.AppendInt(append(b, "at="...), p.At.UnixMilli(), 10)
+	case p.DelayText == "":
+		b = append(b, "by_retry"...)
+	default:
+		b = append(append(b, "delay="...), p.DelayText...)
+	}
+	if p.Priority > 0 {
+		b = strconv.AppendUint(append(b, " priority="...), uint64(p.Priority), 10)
+	}
+	if p.TTL > 0 {
+		b = strconv.AppendInt(append(b, " ttl="...), int64(p.TTL/time.Millisecond), 10)
+	}
+	if p.OnDuplicate != "" && p.OnDuplicate != Reject {
+		b = append(append(b, " on_duplicate="...), p.OnDuplicate...)
+	}
+	if p.Deliver != "" {
+		b = append(append(b, " deliver="...), p.Deliver...)
+	}
+	if p.Lease > 0 {
+		b = strconv.AppendInt(append(b, " lease="...), int64(p.Lease/time.Millisecond), 10)
+	}
+	if p.MaxWait > 0 {
+		b = strconv.AppendInt(append(b, " max_wait="...), int64(p.MaxWait/time.Millisecond), 10)
+	}
+	if !p.Retry.Empty() {
+		b = append(append(b, " retry="...), p.Retry.String()...)
+	}
+	return string(b)
 }

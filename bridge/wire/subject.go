@@ -30,7 +30,7 @@ func CheckTarget(s, prefix string) error {
 func CheckNotOwn(s, prefix string) error {
 	for _, root := range [...]string{prefix, "tarry"} {
 		if isUnder(s, root) {
-			return invalid(FieldTopic, fmt.Sprintf("%s lies under %q, which tarry reads itself", quote(s), root+"."))
+			return Invalid(FieldTopic, fmt.Sprintf("%s lies under %q, which tarry reads itself", Quote(s), root+"."))
 		}
 	}
 	return nil
@@ -67,11 +67,11 @@ func subjectProblem(s string) string {
 	case len(s) > MaxSubject:
 		return fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxSubject)
 	case s[0] == '$':
-		return quote(s) + ` starts with "$", which belongs to the server`
+		return Quote(s) + ` starts with "$", which belongs to the server`
 	case strings.HasPrefix(s, "_INBOX"):
-		return quote(s) + ` starts with "_INBOX", where replies go`
+		return Quote(s) + ` starts with "_INBOX", where replies go`
 	case s == "/":
-		return quote(s) + " cannot stand in the path of a URL"
+		return Quote(s) + " cannot stand in the path of a URL"
 	}
 	token := 0 // where the current token starts
 	for i := 0; i < len(s); {
@@ -79,10 +79,10 @@ func subjectProblem(s string) string {
 		if c >= utf8.RuneSelf {
 			r, n := utf8.DecodeRuneInString(s[i:])
 			if r == utf8.RuneError {
-				return quote(s) + " is not valid UTF-8"
+				return Quote(s) + " is not valid UTF-8"
 			}
 			if unicode.IsSpace(r) || unicode.IsControl(r) {
-				return quote(s) + " contains a blank or a control character"
+				return Quote(s) + " contains a blank or a control character"
 			}
 			i += n
 			continue
@@ -90,18 +90,18 @@ func subjectProblem(s string) string {
 		switch {
 		case c == '.':
 			if i == token {
-				return quote(s) + " has an empty token"
+				return Quote(s) + " has an empty token"
 			}
 			token = i + 1
 		case c == '*' || c == '>':
-			return quote(s) + " contains a wildcard; a message is due on one literal subject"
+			return Quote(s) + " contains a wildcard; a message is due on one literal subject"
 		case c <= ' ' || c == 0x7f:
-			return quote(s) + " contains a blank or a control character"
+			return Quote(s) + " contains a blank or a control character"
 		}
 		i++
 	}
 	if token == len(s) {
-		return quote(s) + " has an empty token"
+		return Quote(s) + " has an empty token"
 	}
 	return ""
 }

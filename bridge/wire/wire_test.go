@@ -1,7 +1,6 @@
 package wire_test
 
 import (
-	"fmt"
 	"reflect"
 	"strings"
 	"testing"
@@ -128,23 +127,6 @@ func TestPush_CheckAsksForOneOfDelayAndAt(t *testing.T) {
 	wantRefusal(t, p.Check("delayed"), wire.WordDelayAndAt, "delay")
 	p.Topic = "orders.*"
 	wantRefusal(t, p.Check("delayed"), wire.WordTopic, "topic")
-}
-
-func TestDecodePush_RefusesTagsAndTheServersOwnAsHeaders(t *testing.T) {
-	t.Parallel()
-	refused := func(name, value, word, field string) {
-		t.Helper()
-		text := fmt.Sprintf(`{"topic":"orders","delay":"1s","headers":{%q:%q}}`, name, value)
-		item := wire.DecodePush([]byte(text), "delayed")
-		wantRefusal(t, item.Err, word, field)
-	}
-	for name, field := range map[string]string{"Tarry-Id": "Tarry-Id", "tarry-due": "tarry-due",
-		"Nats-Msg-Id": "Nats-Msg-Id", "nats-ttl": "nats-ttl", "a b": "headers"} {
-		refused(name, "1", wire.WordHeader, field)
-	}
-	refused("X", strings.Repeat("v", wire.MaxHeaders), wire.WordTooLarge, "headers")
-	_, err := wire.Decode("delayed.orders", "delayed", map[string][]string{"Tarry-Delay": {"1s"}, "X": {"\xff"}}, 0)
-	wantRefusal(t, err, wire.WordHeader, "X")
 }
 
 func TestCheckSize_CountsWhatTarryAdds(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
@@ -22,11 +22,11 @@ func newCluster(o outside) *cobra.Command {
 	}
 	cmd.AddCommand(newForget(o))
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return shows(c, clusterText)(get[answer.Cluster](c, cmd, "/v1/cluster"))
+		return shows(c, clusterText)(get[ops.Cluster](c, cmd, "/v1/cluster"))
 	})
 }
 
-func clusterText(t clock, c *answer.Cluster) string {
+func clusterText(t clock, c *ops.Cluster) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "namespace %s, term %d, ", c.Namespace, c.Term)
 	if c.Leader == nil {
@@ -35,7 +35,7 @@ func clusterText(t clock, c *answer.Cluster) string {
 		fmt.Fprintf(&b, "%s at %s leads since %s\n", c.Leader.Instance, c.Leader.Address, t.at(c.Leader.Since))
 	}
 	if c.Journal != nil {
-		lost := slices.ContainsFunc(c.Checks, func(k answer.Check) bool { return k.Name == "journal" && !k.OK })
+		lost := slices.ContainsFunc(c.Checks, func(k ops.Check) bool { return k.Name == "journal" && !k.OK })
 		b.WriteString("journal " + journalText(t, c.Journal.Mode, c.Journal.Lag, lost) + "\n")
 	}
 	if lacks := missing(c.Checks); lacks != "" {
@@ -67,8 +67,8 @@ func clusterText(t clock, c *answer.Cluster) string {
 }
 
 // state says how an instance is, in the words of tarry health.
-func state(t clock, i *answer.Instance) string {
-	if i.Role == answer.RoleGone {
+func state(t clock, i *ops.Instance) string {
+	if i.Role == ops.RoleGone {
 		return "last seen " + t.at(i.Seen)
 	}
 	text := "ready"

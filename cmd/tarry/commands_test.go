@@ -16,9 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -359,7 +358,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 
 // receipt returns the receipt of a message that was pulled from a topic.
 func receipt(topic string) string {
-	return wire.Receipt{UID: string(someUID), Nonce: 1, Topic: topic}.String()
+	return ops.Receipt{UID: string(someUID), Nonce: 1, Topic: topic}.String()
 }
 
 // stateWords returns all states as a refusal lists them.
@@ -373,7 +372,7 @@ func stateWords() string {
 
 func TestResign_ThatIsRefusedExitsWith4AndSaysWhoLeads(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}, Cluster: fixedCluster{answer.ErrNotLeader}})
+	environ := serve(t, api.Config{Service: scripted{}, Cluster: fixedCluster{ops.ErrNotLeader}})
 	tarry(t, "", environ, "resign").want(t, exitState, "tarry-1 at 10.0.0.1:7070 does")
 }
 

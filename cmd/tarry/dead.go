@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
@@ -18,7 +18,7 @@ func newDead(o outside) *cobra.Command {
 		Short: "List, requeue or purge dead messages, or say that messages that were pulled are dead",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				if _, err := wire.ParseReceipt(args[0]); err == nil {
+				if _, err := ops.ParseReceipt(args[0]); err == nil {
 					return nil
 				}
 			}
@@ -28,7 +28,7 @@ func newDead(o outside) *cobra.Command {
 		SuggestionsMinimumDistance: 2,
 	}
 	cmd.AddCommand(newDeadList(o), newRequeue(o), newPurge(o))
-	return settling(o, cmd, wire.VerbDead,
+	return settling(o, cmd, ops.VerbDead,
 		map[string]string{wire.FieldReason: "with receipts: why they are dead, for people"})
 }
 
@@ -49,7 +49,7 @@ to --cursor.`,
 	})
 }
 
-func deadPage(t clock, l *answer.MessageList, first bool) page {
+func deadPage(t clock, l *ops.MessageList, first bool) page {
 	rows := [][]string{{"DIED", "UID", "TOPIC", "ID", "REASON"}}
 	for i := range l.Messages {
 		m := &l.Messages[i]
@@ -127,7 +127,7 @@ may have seen it. A cancel of it answers maybe_delivered, and reschedule and run
 			return err
 		}
 		order["id"] = args[0]
-		r, raw, err := post[answer.DeadResult](c, cmd, "/v1/dead/requeue", order)
+		r, raw, err := post[ops.DeadResult](c, cmd, "/v1/dead/requeue", order)
 		if err != nil {
 			return answered(unsure(err, func(p *client.Problem) string { return lookFor(p.UID) }), c.json)
 		}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
@@ -113,13 +113,13 @@ func answered(err error, asJSON bool) error {
 	if !asJSON {
 		f.json = nil
 	} else if f.json == nil {
-		f.json, _ = json.Marshal(wire.Problem{Word: "no_answer", Detail: f.err.Error()}) // strings alone: cannot fail
+		f.json, _ = json.Marshal(ops.Problem{Word: "no_answer", Detail: f.err.Error()}) // strings alone: cannot fail
 	}
 	return f
 }
 
 // candidateText returns the command-line arguments for one of the messages that an id may refer to.
-func candidateText(c *wire.Candidate) string {
+func candidateText(c *ops.Candidate) string {
 	// Without --key the id alone would be meant, whatever the key.
 	return "--topic " + printable(c.Topic, "") + " --key " + cmp.Or(printable(c.Key, ""), "''") + ": " + c.UID + ", " +
 		c.State

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/cmd/internal/doctor"
 )
@@ -48,7 +48,7 @@ It needs no token.`,
 }
 
 // missing returns the failed checks with their buckets and reasons.
-func missing(checks []answer.Check) string {
+func missing(checks []ops.Check) string {
 	var parts []string
 	for _, check := range checks {
 		if check.OK {

@@ -9,8 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
@@ -24,11 +23,11 @@ func newGet(o outside) *cobra.Command {
 	}
 	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		return shows(c, messageText)(get[wire.Info](c, cmd, nameOf(cmd, args[0]).Path("")))
+		return shows(c, messageText)(get[ops.Info](c, cmd, nameOf(cmd, args[0]).Path("")))
 	})
 }
 
-func messageText(t clock, m *wire.Info) string {
+func messageText(t clock, m *ops.Info) string {
 	var b strings.Builder
 	line := func(name, value string) {
 		if value != "" {
@@ -96,7 +95,7 @@ aside, and in the rejects. The last line says how far it looked.`,
 		if len(args) == 1 {
 			q.Set("id", args[0])
 		}
-		a, raw, err := get[answer.WhyList](c, cmd, client.WithQuery("/v1/why", q))
+		a, raw, err := get[ops.WhyList](c, cmd, client.WithQuery("/v1/why", q))
 		if err != nil {
 			return answered(err, c.json)
 		}
@@ -115,9 +114,9 @@ journal.keep.
 - Did its request to tarry.NAMESPACE.push.SUBJECT come back with an error?
 `
 
-func whyText(t clock, a *answer.WhyList) string {
+func whyText(t clock, a *ops.WhyList) string {
 	var b strings.Builder
-	one := func(id, uid, topic, state, when string, w *wire.Why, last *wire.Try) {
+	one := func(id, uid, topic, state, when string, w *ops.Why, last *ops.Try) {
 		if id != uid && uid != "" {
 			id += " (" + uid + ")"
 		}
@@ -156,7 +155,7 @@ func whyText(t clock, a *answer.WhyList) string {
 }
 
 // tryText says when a try ended, whose it was and what came of it.
-func tryText(t clock, last *wire.Try) string {
+func tryText(t clock, last *ops.Try) string {
 	if last == nil {
 		return ""
 	}
@@ -197,7 +196,7 @@ to --cursor.`,
 	})
 }
 
-func listPage(t clock, l *answer.MessageList, first bool) page {
+func listPage(t clock, l *ops.MessageList, first bool) page {
 	rows := [][]string{{"DUE", "STATE", "UID", "TOPIC", "ID", "WHY"}}
 	for i := range l.Messages {
 		m := &l.Messages[i]
@@ -252,12 +251,12 @@ has earlier ones.`,
 	}
 	addName(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
-		return shows(c, historyText)(get[answer.History](c, cmd, nameOf(cmd, args[0]).Path("/history")))
+		return shows(c, historyText)(get[ops.History](c, cmd, nameOf(cmd, args[0]).Path("/history")))
 	})
 }
 
 // historyText prints the messages of a name in the order of their creation; the one that has the name now comes last.
-func historyText(t clock, h *answer.History) string {
+func historyText(t clock, h *ops.History) string {
 	var b strings.Builder
 	if h.More {
 		b.WriteString("there are earlier messages; tarry list --id lists all of them\n\n")

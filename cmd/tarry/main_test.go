@@ -15,9 +15,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/store/memory"
@@ -141,20 +140,20 @@ func (nowhere) Ready() bool { return false }
 // fixedCluster is two instances, of which the first leads.
 type fixedCluster struct{ refusal error }
 
-func (fixedCluster) Cluster(context.Context) (answer.Cluster, error) {
-	return answer.Cluster{
-		Term: 42, Leader: &answer.Leader{Instance: "tarry-1", Address: "10.0.0.1:7070",
-			Since: wire.FormatTime(1_896_076_800_000)},
-		Instances: []answer.Instance{
-			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: answer.RoleLeader, Ready: true, CanLead: true,
+func (fixedCluster) Cluster(context.Context) (ops.Cluster, error) {
+	return ops.Cluster{
+		Term: 42, Leader: &ops.Leader{Instance: "tarry-1", Address: "10.0.0.1:7070",
+			Since: ops.FormatTime(1_896_076_800_000)},
+		Instances: []ops.Instance{
+			{Instance: "tarry-1", Address: "10.0.0.1:7070", Role: ops.RoleLeader, Ready: true, CanLead: true,
 				Version: "v1.2.3"},
-			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: answer.RoleStandby, Version: "v1.2.3",
+			{Instance: "tarry-2", Address: "10.0.0.2:7070", Role: ops.RoleStandby, Version: "v1.2.3",
 				Lacks: []string{"journal", "nats"}, Differs: []string{"retry", "topics"}},
-			{Instance: "tarry-3", Address: "10.0.0.3:7070", Role: answer.RoleStandby, Ready: true, CanLead: true,
+			{Instance: "tarry-3", Address: "10.0.0.3:7070", Role: ops.RoleStandby, Ready: true, CanLead: true,
 				Linked: true, Lacks: []string{"settings"}, Version: "v1.2.3",
 				Restored: "350, the last at 2030-01-31T07:47:11.000Z"},
-			{Instance: "tarry-4", Address: "10.0.0.4:7070", Role: answer.RoleGone, Version: "v1.2.2",
-				Seen: wire.FormatTime(1_896_076_800_000)},
+			{Instance: "tarry-4", Address: "10.0.0.4:7070", Role: ops.RoleGone, Version: "v1.2.2",
+				Seen: ops.FormatTime(1_896_076_800_000)},
 		},
 	}, nil
 }

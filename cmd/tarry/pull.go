@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
@@ -57,7 +58,7 @@ the exit code is 3.`,
 		if c.out = c.err; c.json { // the output is the messages
 			c.out = io.Discard
 		}
-		return c.settle(cmd, wire.VerbAck, receipts, map[string]any{})
+		return c.settle(cmd, ops.VerbAck, receipts, map[string]any{})
 	})
 }
 
@@ -105,7 +106,7 @@ func settling(o outside, cmd *cobra.Command, verb string, usages map[string]stri
 		switch {
 		case err != nil:
 			return err
-		case len(args) == 0 && verb == wire.VerbRelease:
+		case len(args) == 0 && verb == ops.VerbRelease:
 			return c.free(cmd, order)
 		case len(args) == 0:
 			return cmd.Help()
@@ -116,11 +117,11 @@ func settling(o outside, cmd *cobra.Command, verb string, usages map[string]stri
 
 func newSettles(o outside) []*cobra.Command {
 	return []*cobra.Command{
-		newSettle(o, wire.VerbAck, "Acknowledge messages that were pulled: they are delivered", nil),
-		newSettle(o, wire.VerbNack, "Send messages that were pulled back, for their next retry", map[string]string{
+		newSettle(o, ops.VerbAck, "Acknowledge messages that were pulled: they are delivered", nil),
+		newSettle(o, ops.VerbNack, "Send messages that were pulled back, for their next retry", map[string]string{
 			wire.FieldDelay:  "how long until then (default by the schedule of retries): 10s, 5m",
 			wire.FieldReason: "why, for people"}),
-		newSettle(o, wire.VerbExtend, "Hold messages that were pulled for longer", map[string]string{
+		newSettle(o, ops.VerbExtend, "Hold messages that were pulled for longer", map[string]string{
 			wire.FieldLease: "how long from now: 30s, 10m"}),
 		newRelease(o),
 	}
@@ -128,7 +129,7 @@ func newSettles(o outside) []*cobra.Command {
 
 // newRelease makes the command of a consumer's release, and with --id of an operator's.
 func newRelease(o outside) *cobra.Command {
-	cmd := newSettle(o, wire.VerbRelease, "Give messages that were pulled back, which counts as no try",
+	cmd := newSettle(o, ops.VerbRelease, "Give messages that were pulled back, which counts as no try",
 		map[string]string{wire.FieldReason: "with --id: why, for the history"})
 	cmd.Use = "release RECEIPT... | release --id ID"
 	cmd.Flags().String("id", "", "free this message, whoever holds it")
@@ -146,15 +147,15 @@ func newRelease(o outside) *cobra.Command {
 // free releases a message for an operator.
 func (c caller) free(cmd *cobra.Command, order map[string]any) error {
 	id := *optional(cmd, "id")
-	return shows(c, func(_ clock, r *wire.Info) string {
+	return shows(c, func(_ clock, r *ops.Info) string {
 		return fmt.Sprintf("%s is %s; %q had held it for attempt %d", printable(id, ""), r.State, r.Consumer,
 			r.Attempt)
-	})(post[wire.Info](c, cmd, nameOf(cmd, id).Path("/release"), order))
+	})(post[ops.Info](c, cmd, nameOf(cmd, id).Path("/release"), order))
 }
 
 // settle settles the leases of receipts and shows the outcome of each.
 func (c caller) settle(cmd *cobra.Command, verb string, receipts []string, order map[string]any) error {
-	order[wire.FieldReceipts] = receipts
+	order[ops.FieldReceipts] = receipts
 	answer, raw, err := post[client.Results[client.SettleResult]](c, cmd, "/v1/leases/"+verb, order)
 	if err != nil {
 		return answered(err, c.json)

@@ -10,8 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -50,7 +49,7 @@ to --cursor.`,
 	})
 }
 
-func rejectsPage(t clock, l *answer.RejectList, first bool) page {
+func rejectsPage(t clock, l *ops.RejectList, first bool) page {
 	rows := [][]string{{"SEQUENCE", "REFUSED", "TOPIC", "ID", "REASON"}}
 	for i := range l.Rejects {
 		r := &l.Rejects[i]
@@ -76,11 +75,11 @@ func newRejectedShow(o outside) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return shows(c, rejectText)(get[wire.Rejected](c, cmd, fmt.Sprint("/v1/rejects/", sequence)))
+		return shows(c, rejectText)(get[ops.Rejected](c, cmd, fmt.Sprint("/v1/rejects/", sequence)))
 	})
 }
 
-func rejectText(t clock, r *wire.Rejected) string {
+func rejectText(t clock, r *ops.Rejected) string {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name, value) }
 	line("sequence", strconv.FormatUint(r.Sequence, 10))

@@ -6,8 +6,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -15,10 +15,10 @@ import (
 // refused are three rejects; of the pushes again each ends as the scripted scheduler answers its id.
 type refused struct{}
 
-func (refused) all() []wire.Rejected {
+func (refused) all() []ops.Rejected {
 	text := "order 7131\nsecond line"
-	at := wire.FormatTime(int64(someDue))
-	return []wire.Rejected{
+	at := ops.FormatTime(int64(someDue))
+	return []ops.Rejected{
 		{Sequence: 3, At: at, Topic: "orders.remind", ID: "order-7131", Word: "invalid_delay",
 			Detail: `Tarry-Delay "tomorrow" is no duration`, Size: len(text),
 			Headers: map[string][]string{"Tarry-Delay": {"tomorrow"}, "Tarry-Id": {"order-7131"},
@@ -29,7 +29,7 @@ func (refused) all() []wire.Rejected {
 	}
 }
 
-func (r refused) List(_ context.Context, q answer.RejectQuery) (page []wire.Rejected, next uint64, err error) {
+func (r refused) List(_ context.Context, q ops.RejectQuery) (page []ops.Rejected, next uint64, err error) {
 	if q.Topic == "down" {
 		return nil, 0, scheduler.ErrUnavailable
 	}
@@ -44,21 +44,21 @@ func (r refused) List(_ context.Context, q answer.RejectQuery) (page []wire.Reje
 	return page, 0, nil
 }
 
-func (r refused) Get(_ context.Context, sequence uint64) (wire.Rejected, error) {
+func (r refused) Get(_ context.Context, sequence uint64) (ops.Rejected, error) {
 	all := r.all()
-	if i := slices.IndexFunc(all, func(one wire.Rejected) bool { return one.Sequence == sequence }); i >= 0 {
+	if i := slices.IndexFunc(all, func(one ops.Rejected) bool { return one.Sequence == sequence }); i >= 0 {
 		return all[i], nil
 	}
-	return wire.Rejected{}, answer.ErrUnknownReject
+	return ops.Rejected{}, ops.ErrUnknownReject
 }
 
-func (r refused) Push(ctx context.Context, sequence uint64, o *wire.RejectOrder) (*scheduler.Push, error) {
+func (r refused) Push(ctx context.Context, sequence uint64, o *ops.RejectOrder) (*scheduler.Push, error) {
 	one, err := r.Get(ctx, sequence)
 	switch {
 	case err != nil:
 		return nil, err
 	case one.Incomplete:
-		return nil, answer.ErrIncompleteReject
+		return nil, ops.ErrIncompleteReject
 	}
 	p, err := wire.Decode("delayed."+one.Topic, "delayed", o.Change(one.Headers), one.Size)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
@@ -114,12 +114,12 @@ func names(o outside, topics bool) cobra.CompletionFunc {
 		switch {
 		case err != nil:
 		case topics:
-			a, _, _ := client.Ask[answer.Topics](cmd.Context(), c, http.MethodGet, "/v1/topics?limit=1000", nil)
+			a, _, _ := client.Ask[ops.Topics](cmd.Context(), c, http.MethodGet, "/v1/topics?limit=1000", nil)
 			for i := range a.Topics {
 				add(a.Topics[i].Topic)
 			}
 		default:
-			a, _, _ := client.Ask[answer.MessageList](cmd.Context(), c, http.MethodGet,
+			a, _, _ := client.Ask[ops.MessageList](cmd.Context(), c, http.MethodGet,
 				"/v1/messages?state=waiting,ready,dead&limit=1000", nil)
 			for i := range a.Messages {
 				add(a.Messages[i].ID)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -54,7 +54,7 @@ id.`,
 		if err != nil {
 			return err
 		}
-		return shows(c, amendedText)(client.AskIf[wire.Rescheduled](cmd.Context(), c.Client, http.MethodPatch,
+		return shows(c, amendedText)(client.AskIf[ops.Rescheduled](cmd.Context(), c.Client, http.MethodPatch,
 			nameOf(cmd, args[0]).Path(""), version, edit))
 	})
 }
@@ -72,7 +72,7 @@ func newRun(o outside) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		return shows(c, amendedText)(client.AskIf[wire.Rescheduled](cmd.Context(), c.Client, http.MethodPost,
+		return shows(c, amendedText)(client.AskIf[ops.Rescheduled](cmd.Context(), c.Client, http.MethodPost,
 			nameOf(cmd, args[0]).Path("/run"), version, struct{}{}))
 	})
 }
@@ -93,7 +93,7 @@ func versionOf(cmd *cobra.Command) (string, error) {
 	return version, nil
 }
 
-func amendedText(t clock, a *wire.Rescheduled) string {
+func amendedText(t clock, a *ops.Rescheduled) string {
 	name := printable(a.ID, "")
 	if a.UID != a.ID {
 		name += " (" + a.UID + ")"
@@ -121,14 +121,14 @@ so for at least one. Exit code 3 means that no message has this id.`,
 		if len(args) == 0 {
 			return c.many(cmd, "/v1/messages/cancel", "canceled", selectionFlags()...)
 		}
-		return shows(c, canceledText)(client.Ask[wire.Canceled](cmd.Context(), c.Client, http.MethodDelete,
+		return shows(c, canceledText)(client.Ask[ops.Canceled](cmd.Context(), c.Client, http.MethodDelete,
 			nameOf(cmd, args[0]).Path(""), nil))
 	})
 }
 
 // canceledText describes the canceled delivery. If a consumer had sent the message back for a retry, it had been
 // delivered before.
-func canceledText(_ clock, canceled *wire.Canceled) string {
+func canceledText(_ clock, canceled *ops.Canceled) string {
 	never := "it will not be delivered"
 	if canceled.Attempt > 0 {
 		never = "it will not come again; earlier attempts were delivered"
@@ -239,11 +239,11 @@ func (c caller) many(cmd *cobra.Command, path, done string, names ...string) err
 	if err != nil {
 		return err
 	}
-	matched := counted(c, cmd, path, order, func(r wire.Report) int { return r.Matched })
+	matched := counted(c, cmd, path, order, func(r ops.Report) int { return r.Matched })
 	if err := c.sure(cmd, done, matched); err != nil {
 		return err
 	}
-	progress, end := watched(c, func(r wire.Report) string {
+	progress, end := watched(c, func(r ops.Report) string {
 		return fmt.Sprintf("%d examined, %d match, %d %s", r.Looked, r.Matched, r.Done, done)
 	})
 	r, raw, err := client.Long(cmd.Context(), c.Client, path, order, progress)

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
 )
 
@@ -39,7 +39,7 @@ to --cursor.`,
 		if one := changed(cmd, "limit", "cursor", "all"); one != "" {
 			return usage("--%s cannot be combined with a TOPIC", one)
 		}
-		return shows(c, topicText)(get[answer.TopicCounts](c, cmd, "/v1/topics/"+client.Step(args[0])))
+		return shows(c, topicText)(get[ops.TopicCounts](c, cmd, "/v1/topics/"+client.Step(args[0])))
 	})
 	cmd.AddCommand(
 		newPause(o, "pause", "Hold back due messages of a topic, or of all topics that match a pattern", pausedText),
@@ -48,7 +48,7 @@ to --cursor.`,
 	return cmd
 }
 
-func newPause(o outside, name, short string, text func(clock, *answer.Paused) string) *cobra.Command {
+func newPause(o outside, name, short string, text func(clock, *ops.Paused) string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   name + " PATTERN",
 		Short: short,
@@ -56,11 +56,11 @@ func newPause(o outside, name, short string, text func(clock, *answer.Paused) st
 	}
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		path := "/v1/topics/" + client.Step(args[0]) + "/" + name
-		return shows(c, text)(post[answer.Paused](c, cmd, path, struct{}{}))
+		return shows(c, text)(post[ops.Paused](c, cmd, path, struct{}{}))
 	})
 }
 
-func pausedText(_ clock, p *answer.Paused) string {
+func pausedText(_ clock, p *ops.Paused) string {
 	if !p.InEffect {
 		return printable(p.Pattern, "") + " is paused, but the leader has not confirmed it yet: due messages wait, " +
 			"normally within a second and under a new leader from the start, until tarry topics resume"
@@ -68,7 +68,7 @@ func pausedText(_ clock, p *answer.Paused) string {
 	return printable(p.Pattern, "") + " is paused: due messages wait until tarry topics resume"
 }
 
-func resumedText(_ clock, p *answer.Paused) string {
+func resumedText(_ clock, p *ops.Paused) string {
 	text := printable(p.Pattern, "") + " is no longer paused"
 	if !p.InEffect {
 		text += ", but the leader has not confirmed it yet: due messages leave normally within a second"
@@ -77,7 +77,7 @@ func resumedText(_ clock, p *answer.Paused) string {
 }
 
 // topicsPage shows the paused patterns below the last topic.
-func topicsPage(t clock, l *answer.Topics, first bool) page {
+func topicsPage(t clock, l *ops.Topics, first bool) page {
 	rows := [][]string{{"TOPIC", "WAITING", "READY", "IN FLIGHT", "DEAD"}}
 	for _, t := range l.Topics {
 		why := ""
@@ -105,7 +105,7 @@ func topicsPage(t clock, l *answer.Topics, first bool) page {
 	return p
 }
 
-func topicText(clk clock, t *answer.TopicCounts) string {
+func topicText(clk clock, t *ops.TopicCounts) string {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-9s %s\n", name, printable(value, "")) }
 	line("topic", t.Topic)

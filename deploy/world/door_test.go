@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -297,7 +297,7 @@ func (d *web) Pull(ctx context.Context, p scheduler.Poll) (found []scheduler.Pul
 		err = a.err()
 	}
 	for _, one := range a.Messages {
-		receipt, err := wire.ParseReceipt(one.Receipt) // opaque to users; the world names leases alike at all doors
+		receipt, err := ops.ParseReceipt(one.Receipt) // opaque to users; the world names leases alike at all doors
 		if err != nil {
 			return nil, err
 		}
@@ -316,7 +316,7 @@ func (d *web) GiveBack(context.Context, []scheduler.PulledMessage) {}
 func (d *web) Settle(ctx context.Context, orders []scheduler.Settlement) ([]scheduler.Settled, []error) {
 	var receipts []string
 	for _, o := range orders {
-		receipts = append(receipts, wire.Receipt{UID: string(o.UID), Nonce: uint64(o.Nonce), Topic: o.Topic}.String())
+		receipts = append(receipts, ops.Receipt{UID: string(o.UID), Nonce: uint64(o.Nonce), Topic: o.Topic}.String())
 	}
 	verb, fields := verbs[orders[0].Verb], map[string]any{}
 	if orders[0].Verb == scheduler.Extend {

@@ -5,7 +5,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -27,7 +27,7 @@ func TestText_IsWhatAnswersHave(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := `{"at":"` + wire.FormatTime(int64(a.At)) + `","state":"` + a.State.String() + `","kind":"` + a.Kind.String() +
+		want := `{"at":"` + ops.FormatTime(int64(a.At)) + `","state":"` + a.State.String() + `","kind":"` + a.Kind.String() +
 			`"}`
 		if string(text) != want {
 			t.Fatalf("%s, want %s", text, want)

@@ -15,10 +15,10 @@ import (
 	"github.com/rs/zerolog"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/intake"
 	"github.com/tarry-mq/tarry/bridge/link"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/bridge/rejects"
 	"github.com/tarry-mq/tarry/bridge/request"
@@ -186,7 +186,7 @@ func (a *App) led(ctx context.Context) error {
 	if time.Since(a.ledAt.read) > time.Second {
 		_, led, err := a.race.Leader(ctx)
 		if err == nil && !led {
-			err = answer.ErrNoLeader
+			err = ops.ErrNoLeader
 		}
 		a.ledAt.err, a.ledAt.read = err, time.Now()
 	}

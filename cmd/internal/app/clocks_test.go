@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -22,7 +22,7 @@ func TestCluster_TellsThatTwoClocksVote(t *testing.T) {
 		a := start(t, settings(t, lab.NewNATS(t, c.options...).URL(), redisSrv.Addr, zkSrv.Addr, name+"clocks", "a"))
 		a.readiness(http.StatusOK)
 		lab.Eventually(t, 20*time.Second, func() error {
-			var info answer.Cluster
+			var info ops.Cluster
 			if _, err := a.get("/v1/cluster", &info); err != nil {
 				return err
 			}

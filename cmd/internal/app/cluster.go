@@ -7,8 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 )
@@ -50,7 +49,7 @@ func (c *cluster) look(ctx context.Context) (v view, err error) {
 		v.members, err = c.node.Members(ctx)
 	}
 	if err != nil {
-		return view{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+		return view{}, fmt.Errorf("%w: %w", ops.ErrUnreachable, err)
 	}
 	for _, m := range v.members {
 		if v.led && m.Instance == v.leader.Instance {
@@ -61,37 +60,37 @@ func (c *cluster) look(ctx context.Context) (v view, err error) {
 }
 
 // Cluster returns the instances and their roles.
-func (c *cluster) Cluster(ctx context.Context) (answer.Cluster, error) {
+func (c *cluster) Cluster(ctx context.Context) (ops.Cluster, error) {
 	v, err := c.look(ctx)
 	if err != nil {
-		return answer.Cluster{}, err
+		return ops.Cluster{}, err
 	}
-	info := answer.Cluster{Term: v.leader.Term}
+	info := ops.Cluster{Term: v.leader.Term}
 	if v.led {
-		info.Leader = &answer.Leader{Instance: v.leader.Instance, Address: v.leader.Address,
-			Since: wire.FormatTime(v.leader.Since.UnixMilli())}
+		info.Leader = &ops.Leader{Instance: v.leader.Instance, Address: v.leader.Address,
+			Since: ops.FormatTime(v.leader.Since.UnixMilli())}
 	}
 	for _, m := range v.members {
-		role := answer.RoleStandby
+		role := ops.RoleStandby
 		if v.led && m.Instance == v.leader.Instance {
-			role = answer.RoleLeader
+			role = ops.RoleLeader
 		}
 		info.Instances = append(info.Instances,
-			answer.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
+			ops.Instance{Instance: m.Instance, Address: m.Address, Role: role, Version: m.Version,
 				Ready: !m.Unready && (m.Settings != "" || m.Healthy), // an older instance says only whether it could lead
 				Lacks: words(m.Lacks), CanLead: m.Healthy,
 				Differs:    config.Differing(m.Settings, v.leads.Settings),
 				Restored:   m.Restored,
 				OtherStore: v.leads.Store != "" && m.Store != "" && m.Store != v.leads.Store,
-				Linked:     m.Linked && role == answer.RoleStandby})
+				Linked:     m.Linked && role == ops.RoleStandby})
 	}
 	gone, err := c.node.Gone(ctx)
 	if err != nil {
-		return answer.Cluster{}, fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+		return ops.Cluster{}, fmt.Errorf("%w: %w", ops.ErrUnreachable, err)
 	}
 	for _, g := range gone {
-		info.Instances = append(info.Instances, answer.Instance{Instance: g.Instance, Address: g.Address,
-			Role: answer.RoleGone, Version: g.Version, Seen: wire.FormatTime(g.Seen.UnixMilli())})
+		info.Instances = append(info.Instances, ops.Instance{Instance: g.Instance, Address: g.Address,
+			Role: ops.RoleGone, Version: g.Version, Seen: ops.FormatTime(g.Seen.UnixMilli())})
 	}
 	return info, nil
 }
@@ -109,9 +108,9 @@ func (c *cluster) Forget(ctx context.Context, instance string) error {
 	err := c.node.Forget(ctx, instance)
 	switch {
 	case errors.Is(err, election.ErrNotGone):
-		return fmt.Errorf("%w: %s", answer.ErrNotGone, instance)
+		return fmt.Errorf("%w: %s", ops.ErrNotGone, instance)
 	case err != nil:
-		return fmt.Errorf("%w: %w", answer.ErrUnreachable, err)
+		return fmt.Errorf("%w: %w", ops.ErrUnreachable, err)
 	}
 	return nil
 }
@@ -124,7 +123,7 @@ func (c *cluster) Resign(ctx context.Context, reason string) error {
 	}
 	if err := c.race.Resign(ctx, reason); errors.Is(err, election.ErrNotLeader) {
 		if err = c.ask(ctx, leader, reason); err != nil {
-			return fmt.Errorf("%w: %w", answer.ErrNotLeader, err)
+			return fmt.Errorf("%w: %w", ops.ErrNotLeader, err)
 		}
 		return nil
 	} else if err != nil {
@@ -140,7 +139,7 @@ func (c *cluster) resignHere(ctx context.Context, reason string) error {
 	}
 	err := c.race.Resign(ctx, reason)
 	if errors.Is(err, election.ErrNotLeader) {
-		return answer.ErrNotLeader
+		return ops.ErrNotLeader
 	}
 	return err
 }
@@ -152,11 +151,11 @@ func (c *cluster) replaceable(ctx context.Context) (leader string, err error) {
 	case err != nil:
 		return "", err
 	case !v.led:
-		return "", answer.ErrNoLeader
+		return "", ops.ErrNoLeader
 	case !slices.ContainsFunc(v.members, func(m election.Member) bool {
 		return m.Healthy && m.Instance != v.leader.Instance
 	}):
-		return "", answer.ErrNoStandby
+		return "", ops.ErrNoStandby
 	}
 	return v.leader.Instance, nil
 }

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"testing"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/election"
 )
 
@@ -34,7 +34,7 @@ func TestCluster_NobodyResignsWithoutAHealthyStandbyWhoeverAsks(t *testing.T) {
 	for name, resign := range map[string]func(context.Context, string) error{"over HTTP": c.Resign,
 		"asked by another instance": c.resignHere} {
 		e.members[1].Healthy = false
-		if err := resign(t.Context(), "why"); !errors.Is(err, answer.ErrNoStandby) || len(e.resigns) > 0 {
+		if err := resign(t.Context(), "why"); !errors.Is(err, ops.ErrNoStandby) || len(e.resigns) > 0 {
 			t.Errorf("%s without a healthy standby: %v, resigned %q", name, err, e.resigns)
 		}
 		e.members[1].Healthy = true

@@ -21,7 +21,7 @@
 //	  cmd/internal/app                         this package
 //	    cmd/internal/config                    settings
 //	    bridge, bridge/api                     NATS and HTTP
-//	      bridge/answer                        outcomes as answers, the same over both
+//	      bridge/ops                        outcomes as answers, the same over both
 //	        bridge/wire                        forms of requests and answers; standard library only
 //	    store/timeline, store/memory           what waits, in Redis or in this process
 //	    store/journal                          what happened, in SQL

@@ -11,7 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -46,7 +46,7 @@ func TestRestore_OfManyIsOneLeaderships(t *testing.T) {
 		}
 		return nil
 	})
-	i.sees(func(c answer.Cluster) bool { return strings.HasPrefix(c.Instances[0].Restored, "15000, the last at ") })
+	i.sees(func(c ops.Cluster) bool { return strings.HasPrefix(c.Instances[0].Restored, "15000, the last at ") })
 	i.metric("tarry_store_lost_total", func(v float64) bool { return v == 15_000 })
 	if bytes.Contains(log.bytes(), []byte("no longer leading")) {
 		t.Error("the fill was broken off")

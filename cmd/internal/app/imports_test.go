@@ -15,21 +15,21 @@ const module = "github.com/tarry-mq/tarry/"
 // arrows is the whole table: package → what it may import of ours. A package
 // that is not here, or an arrow that is not here, fails the test.
 //
-// bridge/answer and the arrow to bridge/wire from bridge/api are more than the
+// bridge/ops and the arrow to bridge/wire from bridge/api are more than the
 // first design had: HTTP and the request API speak the same JSON under the same
-// limits, so both doors share one set of shapes instead of copying it.
+// limits, so both doors share one set of operations instead of copying it.
 var arrows = map[string][]string{
 	"cmd/tarry": {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config",
-		"cmd/internal/doctor", "bridge/answer", "bridge/wire", "scheduler/message", "scheduler/record"},
-	"cmd/internal/client": {"bridge/answer", "bridge/wire"},
+		"cmd/internal/doctor", "bridge/ops", "bridge/wire", "scheduler/message", "scheduler/record"},
+	"cmd/internal/client": {"bridge/ops", "bridge/wire"},
 	"cmd/internal/config": {"bridge/wire"},
 	"cmd/internal/doctor": {"cmd/internal/config", "election", "store/timeline", "store/journal",
 		"bridge/link", "bridge/intake", "bridge/wire"},
 	"cmd/internal/app": {"cmd/internal/config", "election", "scheduler", "scheduler/lead", "scheduler/message",
 		"scheduler/record", "store/timeline", "store/memory",
 		"store/journal", "bridge/link", "bridge/publish", "bridge/intake", "bridge/request", "bridge/rejects",
-		"bridge/answer", "bridge/api", "bridge/webhook", "bridge/wire"},
-	"bridge/webhook":          {"scheduler", "scheduler/message", "bridge/answer", "bridge/wire"},
+		"bridge/ops", "bridge/api", "bridge/webhook", "bridge/wire"},
+	"bridge/webhook":          {"scheduler", "scheduler/message", "bridge/ops", "bridge/wire"},
 	"election":                {},
 	"scheduler":               {"scheduler/message"},
 	"scheduler/message":       {},
@@ -45,14 +45,14 @@ var arrows = map[string][]string{
 	"bridge":                    {},
 	"bridge/link":               {"scheduler", "scheduler/message", "bridge/wire"},
 	"bridge/publish":            {"scheduler", "scheduler/message", "bridge/wire", "bridge/link"},
-	"bridge/rejects":            {"scheduler", "bridge/wire", "bridge/answer", "bridge/link"},
-	"bridge/intake": {"scheduler", "scheduler/message", "bridge/wire", "bridge/answer", "bridge/link",
+	"bridge/rejects":            {"scheduler", "bridge/wire", "bridge/ops", "bridge/link"},
+	"bridge/intake": {"scheduler", "scheduler/message", "bridge/wire", "bridge/ops", "bridge/link",
 		"bridge/rejects"},
-	"bridge/request": {"scheduler", "scheduler/message", "bridge/wire", "bridge/answer", "bridge/link"},
+	"bridge/request": {"scheduler", "scheduler/message", "bridge/wire", "bridge/ops", "bridge/link"},
 	"bridge/bridgetest": {"scheduler", "scheduler/message", "store/memory", "bridge/wire", "bridge/link",
 		"bridge/publish", "bridge/intake", "deploy/lab"},
-	"bridge/api":           {"scheduler", "scheduler/message", "scheduler/record", "bridge/wire", "bridge/answer"},
-	"bridge/answer":        {"scheduler", "scheduler/message", "scheduler/record", "bridge/wire"},
+	"bridge/api":           {"scheduler", "scheduler/message", "scheduler/record", "bridge/wire", "bridge/ops"},
+	"bridge/ops":           {"scheduler", "scheduler/message", "scheduler/record", "bridge/wire"},
 	"bridge/wire":          {},
 	"deploy/lab":           {},
 	"deploy/lab/prebuild":  {"deploy/lab"},

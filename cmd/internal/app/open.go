@@ -15,7 +15,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/link"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -112,11 +112,11 @@ func (o *opened) elects() string {
 func (o *opened) durable() string {
 	switch {
 	case o.journal.mode == journal.Sync:
-		return wire.DurableJournal
+		return ops.DurableJournal
 	case o.cfg.InMemory():
-		return wire.DurableMemory
+		return ops.DurableMemory
 	}
-	return wire.DurableRedis
+	return ops.DurableRedis
 }
 
 // callTimeout bounds a call of the store. It must leave most of the lease, which is half a session, to other calls.

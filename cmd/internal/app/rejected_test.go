@@ -9,7 +9,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -52,7 +52,7 @@ func TestReject_StaysInTheJournal(t *testing.T) {
 				!strings.Contains(text, "invalid_delay") {
 				t.Fatalf("the history of %s is %d %s", id, status, text)
 			}
-			var l answer.MessageList
+			var l ops.MessageList
 			_, text := a.says("GET", "/v1/messages?id="+id, "")
 			if err := json.Unmarshal([]byte(text), &l); err != nil || len(l.Messages) != 0 || len(l.Rejected) != 1 ||
 				l.Rejected[0].Size != 4 || l.Rejected[0].Topic != "orders.remind" {
@@ -65,7 +65,7 @@ func TestReject_StaysInTheJournal(t *testing.T) {
 			t.Errorf("a push under the id is %d %s", status, text)
 		}
 		lab.Eventually(t, 10*time.Second, func() error {
-			var h answer.History
+			var h ops.History
 			_, text := a.says("GET", "/v1/messages/order-1/history", "")
 			if err := json.Unmarshal([]byte(text), &h); err != nil || len(h.History) != 1 || len(h.Rejected) != 1 {
 				return fmt.Errorf("the history is %s", text)

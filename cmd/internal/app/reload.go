@@ -3,8 +3,8 @@ package app
 import (
 	"fmt"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/webhook"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
@@ -61,7 +61,7 @@ func useTopics(t *scheduler.Topics, cfg config.Serve) error {
 		if err != nil {
 			return fmt.Errorf("topics[%d].retry: %w", i, err)
 		}
-		deliver := answer.Delivers(c.Deliver)
+		deliver := ops.Delivers(c.Deliver)
 		if c.Deliver == config.DeliverWebhook {
 			deliver = scheduler.DeliverPull
 		}

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -69,7 +69,7 @@ func (r *roster) compare(ctx context.Context, v view) {
 		gone, _ := r.a.node.Gone(call) // without it the count stands alone
 		cancel()
 		for _, g := range gone {
-			say = append(say, g.Instance+" was last seen at "+wire.FormatTime(g.Seen.UnixMilli()))
+			say = append(say, g.Instance+" was last seen at "+ops.FormatTime(g.Seen.UnixMilli()))
 		}
 		few = errors.New(strings.Join(say, "; "))
 	}
@@ -89,7 +89,7 @@ func (r *roster) regained(messages int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost += messages
-	r.restored = fmt.Sprintf("%d, the last at %s", r.lost, wire.FormatTime(r.a.clock.Now().UnixMilli()))
+	r.restored = fmt.Sprintf("%d, the last at %s", r.lost, ops.FormatTime(r.a.clock.Now().UnixMilli()))
 }
 
 // note logs that something is amiss, or is no more.

@@ -9,16 +9,16 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
 // sees waits until an instance's view of the cluster is as wanted.
-func (i *instance) sees(want func(answer.Cluster) bool) {
+func (i *instance) sees(want func(ops.Cluster) bool) {
 	i.t.Helper()
 	lab.Eventually(i.t, 30*time.Second, func() error {
-		var c answer.Cluster
+		var c ops.Cluster
 		if status, err := i.get("/v1/cluster", &c); err != nil || status != http.StatusOK || !want(c) {
 			return fmt.Errorf("cluster: %d %+v %w", status, c, err)
 		}
@@ -41,14 +41,14 @@ func TestRoster_TellsWhoDiffersAndWhoIsMissing(t *testing.T) {
 	a := start(t, cfg)
 	a.cluster()
 	b := start(t, of("b"))
-	two := func(c answer.Cluster) *answer.Instance {
-		at := slices.IndexFunc(c.Instances, func(i answer.Instance) bool { return i.Instance == "b" })
+	two := func(c ops.Cluster) *ops.Instance {
+		at := slices.IndexFunc(c.Instances, func(i ops.Instance) bool { return i.Instance == "b" })
 		if at < 0 {
-			return &answer.Instance{}
+			return &ops.Instance{}
 		}
 		return &c.Instances[at]
 	}
-	a.sees(func(c answer.Cluster) bool {
+	a.sees(func(c ops.Cluster) bool {
 		return slices.Equal(two(c).Differs, []string{"topics"}) && two(c).Ready && slices.Contains(two(c).Lacks, "settings")
 	})
 	b.readiness(http.StatusOK, "settings")
@@ -58,8 +58,8 @@ func TestRoster_TellsWhoDiffersAndWhoIsMissing(t *testing.T) {
 	if err := b.Reload(func() (config.Serve, error) { return config.Serve{}, refused }); !errors.Is(err, refused) {
 		t.Errorf("the reload: %v", err)
 	}
-	b.sees(func(c answer.Cluster) bool {
-		return slices.ContainsFunc(c.Checks, func(k answer.Check) bool {
+	b.sees(func(c ops.Cluster) bool {
+		return slices.ContainsFunc(c.Checks, func(k ops.Check) bool {
 			return k.Name == "settings" && strings.Contains(k.Detail, "the last reload was refused: topics[0].rate: is below 1")
 		})
 	})
@@ -79,19 +79,19 @@ func TestRoster_TellsWhoDiffersAndWhoIsMissing(t *testing.T) {
 	if err := b.Reload(func() (config.Serve, error) { return same, nil }); err != nil {
 		t.Fatal(err)
 	}
-	a.sees(func(c answer.Cluster) bool { return two(c).Differs == nil && two(c).Lacks == nil })
+	a.sees(func(c ops.Cluster) bool { return two(c).Differs == nil && two(c).Lacks == nil })
 
 	if status, text := a.says(http.MethodDelete, "/v1/cluster/instances/b", ""); status != http.StatusNotFound {
 		t.Errorf("an instance that is there was forgotten: %d %s", status, text)
 	}
 	b.stop()
-	a.sees(func(c answer.Cluster) bool { return two(c).Role == answer.RoleGone && two(c).Seen != "" })
+	a.sees(func(c ops.Cluster) bool { return two(c).Role == ops.RoleGone && two(c).Seen != "" })
 	a.readiness(http.StatusOK, "instances")
 	if status, text := a.says(http.MethodDelete, "/v1/cluster/instances/b", ""); status != http.StatusOK {
 		t.Errorf("it was not forgotten: %d %s", status, text)
 	}
-	a.sees(func(c answer.Cluster) bool { return two(c).Instance == "" })
+	a.sees(func(c ops.Cluster) bool { return two(c).Instance == "" })
 	start(t, same)
-	a.sees(func(c answer.Cluster) bool { return two(c).Role == answer.RoleStandby })
+	a.sees(func(c ops.Cluster) bool { return two(c).Role == ops.RoleStandby })
 	a.readiness(http.StatusOK)
 }

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -38,7 +38,7 @@ func TestHistory_SaysWhoChangedWhat(t *testing.T) {
 	did("shop", "PATCH", "/v1/messages/pay-1", `{"body":"9000"}`)
 	did("on-call", "PATCH", "/v1/messages/pay-1", `{"delay":"2h"}`)
 	did("shop", "DELETE", "/v1/messages/pay-1", "")
-	var h answer.History
+	var h ops.History
 	if err := json.Unmarshal([]byte(did("on-call", "GET", "/v1/messages/pay-1/history", "")), &h); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ func TestHistory_SaysWhoChangedWhat(t *testing.T) {
 		strings.Contains(text, "content") || !strings.Contains(text, "edited: body") {
 		t.Errorf("who may only push sees who the others are, or digests: %s", text)
 	}
-	var l answer.MessageList
+	var l ops.MessageList
 	if err := json.Unmarshal([]byte(did("on-call", "GET", "/v1/messages?id=pay-1", "")), &l); err != nil ||
 		len(l.Messages) != 1 || l.Messages[0].By != "shop" {
 		t.Errorf("the list says %+v, %v", l, err)

@@ -23,8 +23,7 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 // Config configures a Client.
@@ -59,7 +58,7 @@ func New(cfg Config) *Client {
 
 // Problem is an answer other than a success.
 type Problem struct {
-	wire.Problem
+	ops.Problem
 	Raw []byte `json:"-"`
 }
 
@@ -146,7 +145,7 @@ func (c *Client) read(answer *http.Response) ([]byte, error) {
 
 // refused returns the error for an answer other than a success.
 func (c *Client) refused(answer *http.Response, raw []byte) ([]byte, error) {
-	p := &Problem{Problem: wire.Problem{Status: answer.StatusCode}, Raw: raw}
+	p := &Problem{Problem: ops.Problem{Status: answer.StatusCode}, Raw: raw}
 	if json.Unmarshal(raw, p) != nil || p.Word == "" {
 		return nil, c.stranger(answer)
 	}
@@ -211,14 +210,14 @@ type Kept struct {
 }
 
 // Ready asks whether the instance can accept a push. A negative answer is not an error.
-func (c *Client) Ready(ctx context.Context) (answer.Ready, []byte, error) {
-	return AskIf[answer.Ready](ctx, c, http.MethodGet, "/readyz", "", nil, http.StatusServiceUnavailable)
+func (c *Client) Ready(ctx context.Context) (ops.Ready, []byte, error) {
+	return AskIf[ops.Ready](ctx, c, http.MethodGet, "/readyz", "", nil, http.StatusServiceUnavailable)
 }
 
 // DeadResult is the outcome for one dead message: Word is empty on success. With outcome_unknown, the UID is set if the
 // message was requeued.
 type DeadResult struct {
-	answer.DeadResult
+	ops.DeadResult
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }
@@ -241,7 +240,7 @@ type RejectOrder struct {
 
 // RejectResult is the outcome for one reject: Word is empty if it was pushed again.
 type RejectResult struct {
-	answer.RequeuedReject
+	ops.RequeuedReject
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }
@@ -263,7 +262,7 @@ type Pulled struct {
 func (c *Client) Pull(ctx context.Context, topics []string, order map[string]any) (found []Pulled, raw []byte,
 	err error) {
 	patient := *c
-	patient.cfg.Timeout += wire.MaxWait + time.Second
+	patient.cfg.Timeout += ops.MaxWait + time.Second
 	path := "/v1/topics/" + Step(topics[0]) + "/pull"
 	if len(topics) > 1 {
 		path, order["topics"] = "/v1/pull", topics
@@ -276,7 +275,7 @@ func (c *Client) Pull(ctx context.Context, topics []string, order map[string]any
 
 // SettleResult is the outcome for one receipt: a message as it is now, or a problem.
 type SettleResult struct {
-	wire.Settled
+	ops.Settled
 	Word   string `json:"error"`
 	Detail string `json:"detail"`
 }

@@ -44,8 +44,8 @@ type Error struct {
 // Error returns the field's name followed by the detail.
 func (e *Error) Error() string { return e.Field + " " + e.Detail }
 
-// invalid refuses a field whose word is derived from its name.
-func invalid(field, problem string) *Error {
+// Invalid refuses a field whose word is derived from its name.
+func Invalid(field, problem string) *Error {
 	return &Error{Word: "invalid_" + field, Field: field, Detail: problem}
 }
 
@@ -58,8 +58,8 @@ func under(field string, err error) error {
 	return err
 }
 
-// quote returns a value for use in an error, shortened and free of binary data.
-func quote(s string) string {
+// Quote returns a value for use in an error, shortened and free of binary data.
+func Quote(s string) string {
 	const limit = 40
 	if len(s) <= limit {
 		return strconv.QuoteToASCII(s)

@@ -16,50 +16,53 @@ type Header struct {
 	Value string `json:"value"`
 }
 
-// headerList collects user headers. Maps have no order, so of several errors it keeps the one for the lowest name.
-type headerList struct {
+// HeaderList collects user headers. Maps have no order, so of several errors it keeps the one for the lowest name.
+type HeaderList struct {
 	list []Header
-	size int
+	Size int // of what was added, as NATS counts it
 	bad  *Error
 	name string // of the bad header
 }
 
-func (l *headerList) refuse(name string, e *Error) {
+// Refuse keeps the error of a header, or of the lowest name if name is empty.
+func (l *HeaderList) Refuse(name string, e *Error) {
 	if l.bad == nil || name < l.name {
 		l.bad, l.name = e, name
 	}
 }
 
-func (l *headerList) add(name string, values []string) {
+// Add adds the values of a header, if no rule forbids it.
+func (l *HeaderList) Add(name string, values []string) {
 	switch {
 	case !isToken(name):
-		l.refuse(name, &Error{Word: WordHeader, Field: FieldHeaders,
-			Detail: "contain the name " + quote(name) + "; a name needs letters, digits and !#$%&'*+-.^_`|~"})
+		l.Refuse(name, &Error{Word: WordHeader, Field: FieldHeaders,
+			Detail: "contain the name " + Quote(name) + "; a name needs letters, digits and !#$%&'*+-.^_`|~"})
 		return
-	case hasPrefixFold(name, "nats-"):
-		l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name),
+	case HasPrefixFold(name, "nats-"):
+		l.Refuse(name, &Error{Word: WordHeader, Field: QuoteName(name),
 			Detail: "is not carried over: Nats-* headers change what the server does with a message"})
 		return
 	}
 	for _, v := range values {
-		if p := valueProblem(v); p != "" {
-			l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name), Detail: p})
+		if p := ValueProblem(v); p != "" {
+			l.Refuse(name, &Error{Word: WordHeader, Field: QuoteName(name), Detail: p})
 			return
 		}
-		l.size += len(name) + len(v) + headerLine
+		l.Size += len(name) + len(v) + HeaderLine
 		l.list = append(l.list, Header{Name: name, Value: v})
 	}
 }
 
-func (l *headerList) finish() ([]Header, error) {
+// Finish returns the headers by name, or the error.
+func (l *HeaderList) Finish() ([]Header, error) {
 	switch {
 	case l.bad != nil:
 		return nil, l.bad
 	case len(l.list) == 0:
 		return nil, nil
-	case l.size+headerFrame > MaxHeaders:
+	case l.Size+headerFrame > MaxHeaders:
 		return nil, &Error{Word: WordTooLarge, Field: FieldHeaders,
-			Detail: fmt.Sprintf("take %d bytes, the limit is %d", l.size+headerFrame, MaxHeaders)}
+			Detail: fmt.Sprintf("take %d bytes, the limit is %d", l.Size+headerFrame, MaxHeaders)}
 	}
 	slices.SortStableFunc(l.list, compareNames)
 	return l.list, nil
@@ -75,7 +78,8 @@ func compareNames(a, b Header) int {
 }
 
 const (
-	headerLine  = len(": \r\n")
+	// HeaderLine is what a header takes beside its name and its value.
+	HeaderLine  = len(": \r\n")
 	headerFrame = len("NATS/1.0\r\n\r\n")
 )
 
@@ -84,25 +88,25 @@ const (
 func (p *Push) DeliveredSize(body int) int {
 	id := cmp.Or(len(p.ID), maxUIDText)
 	size := headerFrame + body
-	size += len(HeaderID) + id + headerLine
-	size += len(HeaderMsgID) + maxUIDText + headerLine
-	size += len(HeaderDue) + len("253370764800000") + headerLine
-	size += len(HeaderAttempt) + len("65535") + headerLine
-	size += len(HeaderOnce) + len("3w5e11264sgsf") + headerLine
-	size += len(HeaderSubject) + len(p.Topic) + headerLine // if it leaves on another subject
+	size += len(HeaderID) + id + HeaderLine
+	size += len(HeaderMsgID) + maxUIDText + HeaderLine
+	size += len(HeaderDue) + len("253370764800000") + HeaderLine
+	size += len(HeaderAttempt) + len("65535") + HeaderLine
+	size += len(HeaderOnce) + len("3w5e11264sgsf") + HeaderLine
+	size += len(HeaderSubject) + len(p.Topic) + HeaderLine // if it leaves on another subject
 	retry := RetryRoom                                     // the topic may set a schedule
 	if !p.Retry.Empty() {
 		retry = len(p.Retry.String())
 	}
-	size += len(HeaderRetry) + retry + headerLine
+	size += len(HeaderRetry) + retry + HeaderLine
 	if p.Reason != "" {
-		size += len(HeaderReason) + len(p.Reason) + headerLine
+		size += len(HeaderReason) + len(p.Reason) + HeaderLine
 	}
 	if p.Key != "" {
-		size += len(HeaderKey) + len(p.Key) + headerLine
+		size += len(HeaderKey) + len(p.Key) + HeaderLine
 	}
 	for _, h := range p.Headers {
-		size += len(h.Name) + len(h.Value) + headerLine
+		size += len(h.Name) + len(h.Value) + HeaderLine
 	}
 	return size
 }
@@ -111,7 +115,7 @@ func (p *Push) DeliveredSize(body int) int {
 func (p *Push) CheckLimit(body, limit int) error {
 	size := body
 	for _, h := range p.Headers {
-		size += len(h.Name) + len(h.Value) + headerLine
+		size += len(h.Name) + len(h.Value) + HeaderLine
 	}
 	if size > limit {
 		return &Error{Word: WordTooLarge, Field: FieldBody,
@@ -158,8 +162,8 @@ func (p *Push) CheckStatus(body int) error {
 	return nil
 }
 
-// valueProblem returns the end of the sentence "<header> ...", or "".
-func valueProblem(v string) string {
+// ValueProblem returns the end of the sentence "<header> ...", or "".
+func ValueProblem(v string) string {
 	for i := range len(v) {
 		if v[i] < ' ' || v[i] == 0x7f {
 			return "contains a control character"
@@ -179,7 +183,7 @@ func isToken(name string) bool {
 	for i := range len(name) {
 		c := name[i]
 		switch {
-		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', isDigit(c):
+		case 'a' <= c && c <= 'z', 'A' <= c && c <= 'Z', IsDigit(c):
 		case strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0:
 		default:
 			return false
@@ -188,21 +192,21 @@ func isToken(name string) bool {
 	return name != ""
 }
 
-// quoteName shortens a header's name for an error. A name that is no token is quoted.
-func quoteName(name string) string {
+// QuoteName shortens a header's name for an error. A name that is no token is quoted.
+func QuoteName(name string) string {
 	if isToken(name) && len(name) <= 64 {
 		return name
 	}
-	return quote(name)
+	return Quote(name)
 }
 
-// hasPrefixFold reports whether s begins with lower, ignoring ASCII case; lower must be lower case.
-func hasPrefixFold(s, lower string) bool {
+// HasPrefixFold reports whether s begins with lower, ignoring ASCII case; lower must be lower case.
+func HasPrefixFold(s, lower string) bool {
 	if len(s) < len(lower) {
 		return false
 	}
 	for i := range len(lower) { // half the time of strings.EqualFold, for every header of every push
-		if toLower(s[i]) != lower[i] {
+		if ToLower(s[i]) != lower[i] {
 			return false
 		}
 	}
@@ -211,14 +215,15 @@ func hasPrefixFold(s, lower string) bool {
 
 func foldCompare(a, b string) int {
 	for i := range min(len(a), len(b)) {
-		if c := cmp.Compare(toLower(a[i]), toLower(b[i])); c != 0 {
+		if c := cmp.Compare(ToLower(a[i]), ToLower(b[i])); c != 0 {
 			return c
 		}
 	}
 	return cmp.Compare(len(a), len(b))
 }
 
-func toLower(c byte) byte {
+// ToLower returns a letter of ASCII in lower case, and any other byte as it is.
+func ToLower(c byte) byte {
 	if 'A' <= c && c <= 'Z' {
 		return c + ('a' - 'A')
 	}

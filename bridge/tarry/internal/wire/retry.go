@@ -69,7 +69,7 @@ func retry(s string) (r Retry, problem string) {
 		digits, percent := strings.CutSuffix(strings.Trim(after, " \t"), "%")
 		n, ok := number(digits, MaxJitter)
 		if !percent || !ok || n == 0 {
-			return r, fmt.Sprintf("ends in the jitter %s; want ~1%% to ~%d%%", quote("~"+after), MaxJitter)
+			return r, fmt.Sprintf("ends in the jitter %s; want ~1%% to ~%d%%", Quote("~"+after), MaxJitter)
 		}
 		list, r.Jitter = before, uint8(n)
 	}
@@ -94,7 +94,7 @@ func listed(s string) (delays []time.Duration, problem string) {
 			var ok bool
 			if n, ok = number(times, 1e9-1); !ok || n == 0 {
 				return nil, fmt.Sprintf("repeats a delay %s times; want a number from 1 to %d",
-					quote(times), MaxRetries)
+					Quote(times), MaxRetries)
 			}
 		}
 		d, problem := pause(text)
@@ -113,10 +113,10 @@ func listed(s string) (delays []time.Duration, problem string) {
 
 // pause reads a delay of a schedule. A number without a unit is refused there: it is meant as a count.
 func pause(s string) (time.Duration, string) {
-	if allDigits(s) && strings.Trim(s, "0") != "" {
-		return 0, quote(s) + " has no unit; want 20s, 5m …, and for three retries 0*3 or 1m*3"
+	if AllDigits(s) && strings.Trim(s, "0") != "" {
+		return 0, Quote(s) + " has no unit; want 20s, 5m …, and for three retries 0*3 or 1m*3"
 	}
-	return span(s)
+	return Span(s)
 }
 
 var tooMany = fmt.Sprintf("has more delays than the limit of %d", MaxRetries)
@@ -139,7 +139,7 @@ func doubled(s string) (delays []time.Duration, problem string) {
 	n, ok := number(strings.Trim(parts[2], " \t"), 1e9-1)
 	switch {
 	case !ok || n == 0:
-		return nil, fmt.Sprintf("has the count %s in exp; want a number from 1 to %d", quote(parts[2]), MaxRetries)
+		return nil, fmt.Sprintf("has the count %s in exp; want a number from 1 to %d", Quote(parts[2]), MaxRetries)
 	case n > MaxRetries:
 		return nil, tooMany
 	case first == 0:

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-const wantSpan = "want a duration such as 20m or 1d12h"
+// WantSpan ends the error of what is no duration.
+const WantSpan = "want a duration such as 20m or 1d12h"
 
 // ParseDelay reads how long a message waits: a Go duration that may also use w and d, weeks and days of 24 hours ("2w",
 // "1d12h", "1.5s"). Zero, which needs no unit, means now. Fractions of a millisecond round up. Negative delays, delays
@@ -19,9 +20,9 @@ func ParseDelay(s string) (time.Duration, error) { return ParseSpan(s, FieldDela
 
 // ParseSpan is ParseDelay for a field of another name.
 func ParseSpan(s, field string) (time.Duration, error) {
-	d, problem := span(s)
+	d, problem := Span(s)
 	if problem != "" {
-		return 0, invalid(field, problem)
+		return 0, Invalid(field, problem)
 	}
 	return d, nil
 }
@@ -37,7 +38,7 @@ func ParseMaxWait(s string) (time.Duration, error) { return positive(s, FieldMax
 func positive(s, field string) (time.Duration, error) {
 	d, err := ParseSpan(s, field)
 	if err == nil && d == 0 {
-		return 0, invalid(field, "is zero; the least is 1ms")
+		return 0, Invalid(field, "is zero; the least is 1ms")
 	}
 	return d, err
 }
@@ -46,7 +47,7 @@ func positive(s, field string) (time.Duration, error) {
 func ParseLease(s string) (time.Duration, error) {
 	d, err := ParseSpan(s, FieldLease)
 	if err == nil && (d < LeastLease || d > MostLease) {
-		return 0, invalid(FieldLease, fmt.Sprintf("%s is out of bounds, which are %s and %s", quote(s), LeastLease, "12h"))
+		return 0, Invalid(FieldLease, fmt.Sprintf("%s is out of bounds, which are %s and %s", Quote(s), LeastLease, "12h"))
 	}
 	return d, err
 }
@@ -58,7 +59,7 @@ func ParseLease(s string) (time.Duration, error) {
 func ParseAt(s string) (time.Time, error) {
 	t, err := ParseTime(s, FieldAt)
 	if earliest := time.UnixMilli(SecondsBelow); err == nil && t.Before(earliest) {
-		return time.Time{}, invalid(FieldAt, quote(s)+" is too early, the earliest time is "+
+		return time.Time{}, Invalid(FieldAt, Quote(s)+" is too early, the earliest time is "+
 			earliest.UTC().Format(time.RFC3339))
 	}
 	return t, err
@@ -68,7 +69,7 @@ func ParseAt(s string) (time.Time, error) {
 func ParseTime(s, field string) (time.Time, error) {
 	t, problem := moment(s)
 	if problem != "" {
-		return time.Time{}, invalid(field, problem)
+		return time.Time{}, Invalid(field, problem)
 	}
 	return t, nil
 }
@@ -88,18 +89,18 @@ func CheckDue(due, now time.Time) error {
 
 const limitText = "3653 days (10 years)"
 
-// span reads a duration; on failure the second result is the end of the sentence "delay ...".
-func span(s string) (time.Duration, string) {
+// Span reads a duration; on failure the second result is the end of the sentence "delay ...".
+func Span(s string) (time.Duration, string) {
 	switch {
 	case s == "":
-		return 0, "is empty; " + wantSpan
+		return 0, "is empty; " + WantSpan
 	case len(s) > maxTimeText:
-		return 0, fmt.Sprintf("has %d bytes, the limit is %d; %s", len(s), maxTimeText, wantSpan)
+		return 0, fmt.Sprintf("has %d bytes, the limit is %d; %s", len(s), maxTimeText, WantSpan)
 	case s[0] == '-':
-		return 0, quote(s) + " is negative; the least is 0"
-	case allDigits(s):
+		return 0, Quote(s) + " is negative; the least is 0"
+	case AllDigits(s):
 		if strings.Trim(s, "0") != "" {
-			return 0, quote(s) + " has no unit; write " + s + "ms for milliseconds, " + s + "s for seconds or " + s +
+			return 0, Quote(s) + " has no unit; write " + s + "ms for milliseconds, " + s + "s for seconds or " + s +
 				"m for minutes"
 		}
 		return 0, ""
@@ -108,7 +109,7 @@ func span(s string) (time.Duration, string) {
 	for rest := strings.TrimPrefix(s, "+"); ; {
 		one, next, problem := segment(rest)
 		if problem == notSpan {
-			return 0, quote(s) + " is not a duration; " + wantSpan
+			return 0, Quote(s) + " is not a duration; " + WantSpan
 		}
 		total += one // both at most ten years: no overflow
 		if problem == overLimit || total > MaxDelay {
@@ -124,7 +125,7 @@ func span(s string) (time.Duration, string) {
 	return total, ""
 }
 
-func tooLong(s string) string { return quote(s) + " is too long, the limit is " + limitText }
+func tooLong(s string) string { return Quote(s) + " is too long, the limit is " + limitText }
 
 // spanProblem is the kind of error in one segment of a duration.
 type spanProblem int
@@ -138,13 +139,13 @@ const (
 // segment reads the leading number and unit of s.
 func segment(s string) (time.Duration, string, spanProblem) {
 	i, dots := 0, 0
-	for ; i < len(s) && (isDigit(s[i]) || s[i] == '.'); i++ {
+	for ; i < len(s) && (IsDigit(s[i]) || s[i] == '.'); i++ {
 		if s[i] == '.' {
 			dots++
 		}
 	}
 	j := i
-	for j < len(s) && !isDigit(s[j]) && s[j] != '.' {
+	for j < len(s) && !IsDigit(s[j]) && s[j] != '.' {
 		j++
 	}
 	if i == dots || dots > 1 {
@@ -179,31 +180,31 @@ func moment(s string) (time.Time, string) {
 	case len(s) > maxTimeText:
 		return time.Time{}, fmt.Sprintf("has %d bytes, the limit is %d; %s", len(s), maxTimeText, want)
 	case s[0] == '-':
-		return time.Time{}, quote(s) + " is negative; " + want
+		return time.Time{}, Quote(s) + " is negative; " + want
 	}
 	var t time.Time
-	if allDigits(s) {
+	if AllDigits(s) {
 		ms, err := strconv.ParseInt(s, 10, 64) // the only possible error is overflow
 		switch {
 		case err == nil && ms < SecondsBelow:
-			return time.Time{}, quote(s) + fmt.Sprintf(" looks like seconds; unix milliseconds start at %d",
+			return time.Time{}, Quote(s) + fmt.Sprintf(" looks like seconds; unix milliseconds start at %d",
 				int64(SecondsBelow))
 		case err != nil || ms >= endOfTime:
-			return time.Time{}, quote(s) + " is too far ahead, the limit is " + limitText + " from now"
+			return time.Time{}, Quote(s) + " is too far ahead, the limit is " + limitText + " from now"
 		}
 		return time.UnixMilli(ms).UTC(), ""
 	}
 	if err := t.UnmarshalText([]byte(strings.ToUpper(s))); err != nil || !rfc3339(s) {
-		return time.Time{}, quote(s) + " is not a time; " + want
+		return time.Time{}, Quote(s) + " is not a time; " + want
 	}
 	if t = t.UTC(); t.Year() < 0 {
-		return time.Time{}, quote(s) + " lies before the year 0"
+		return time.Time{}, Quote(s) + " lies before the year 0"
 	}
 	if fraction := t.Nanosecond() % int(time.Millisecond); fraction != 0 {
 		t = t.Add(time.Millisecond - time.Duration(fraction))
 	}
 	if t.UnixMilli() >= endOfTime {
-		return time.Time{}, quote(s) + " is too far ahead, the limit is " + limitText + " from now"
+		return time.Time{}, Quote(s) + " is too far ahead, the limit is " + limitText + " from now"
 	}
 	return t, ""
 }
@@ -219,11 +220,13 @@ func rfc3339(s string) bool {
 // endOfTime is the start of the year 9999, which many programs use for "never", in unix milliseconds.
 const endOfTime = 253_370_764_800_000
 
-func isDigit(c byte) bool { return '0' <= c && c <= '9' }
+// IsDigit reports whether c is a digit of ASCII.
+func IsDigit(c byte) bool { return '0' <= c && c <= '9' }
 
-func allDigits(s string) bool {
+// AllDigits reports whether s is digits of ASCII and nothing else.
+func AllDigits(s string) bool {
 	for i := range len(s) {
-		if !isDigit(s[i]) {
+		if !IsDigit(s[i]) {
 			return false
 		}
 	}

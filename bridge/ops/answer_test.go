@@ -1,4 +1,4 @@
-package answer_test
+package ops_test
 
 import (
 	"context"
@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -21,7 +21,7 @@ const uid = "t-0123456789abcdef"
 
 func TestPush_CarriesEveryField(t *testing.T) {
 	t.Parallel()
-	item := wire.DecodePush([]byte(`{"topic":"a","at":1896076800000,"id":"i","key":"k","priority":3,"ttl":"5ms",`+
+	item := ops.DecodePush([]byte(`{"topic":"a","at":1896076800000,"id":"i","key":"k","priority":3,"ttl":"5ms",`+
 		`"attempt":2,"headers":{"x":["1","2"]},"body":"b"}`), "delayed")
 	if item.Err != nil {
 		t.Fatal(item.Err)
@@ -32,18 +32,18 @@ func TestPush_CarriesEveryField(t *testing.T) {
 		Priority: 3, TTL: 5 * time.Millisecond, Attempt: 2, At: 1896076800000, HasAt: true,
 		Options: item.Push.Options(),
 	}
-	if got := answer.Push(&item.Push, item.Body); !reflect.DeepEqual(got, want) {
+	if got := ops.Push(&item.Push, item.Body); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
 func TestPush_TakesAnIDInTheFormOfAUIDForThatUID(t *testing.T) {
 	t.Parallel()
-	got := answer.Push(&wire.Push{Topic: "a", DelayText: "1s", Delay: time.Second, ID: uid}, nil)
+	got := ops.Push(&wire.Push{Topic: "a", DelayText: "1s", Delay: time.Second, ID: uid}, nil)
 	if got.UID != uid || got.ID != "" || got.Delay != time.Second {
 		t.Errorf("got %+v", got)
 	}
-	got = answer.Push(&wire.Push{Topic: "a", DelayText: "1s", ID: uid, Attempt: 2}, nil)
+	got = ops.Push(&wire.Push{Topic: "a", DelayText: "1s", ID: uid, Attempt: 2}, nil)
 	if got.UID != "" || got.ID != uid {
 		t.Errorf("a consumer's retry is a new message under that name: got %+v", got)
 	}
@@ -69,7 +69,7 @@ func TestRef_TellsUIDsFromNames(t *testing.T) {
 		{id: strings.Repeat("x", 129), word: wire.WordID},
 		{id: "a", key: "k\n", keyed: true, word: wire.WordKey},
 	} {
-		got, err := answer.Ref(wire.Named{ID: c.id, Topic: c.topic, Key: c.key, Keyed: c.keyed})
+		got, err := ops.Ref(ops.Named{ID: c.id, Topic: c.topic, Key: c.key, Keyed: c.keyed})
 		var refused *wire.Error
 		switch {
 		case c.word == "" && (err != nil || got != c.want):
@@ -106,7 +106,7 @@ func TestProblem_MapsEverySentinelTheSchedulerDecides(t *testing.T) {
 		{fmt.Errorf("%w: %w", scheduler.ErrUnavailable, scheduler.ErrOutcomeUnknown), 504, "outcome_unknown"},
 		{errors.New("secret inside"), 500, "internal"},
 	} {
-		p := answer.Problem(fmt.Errorf("step: %w", c.err))
+		p := ops.ProblemOf(fmt.Errorf("step: %w", c.err))
 		if p.Status != c.status || p.Word != c.word || p.Detail == "" {
 			t.Errorf("%v: got %+v", c.err, p)
 		}
@@ -138,7 +138,7 @@ func TestProblem_NamesNoHosts(t *testing.T) {
 		"journal too far behind: 12 changes since 10:15:30": fmt.Errorf("%w: 12 changes since 10:15:30",
 			scheduler.ErrBehind),
 	} {
-		if p := answer.Problem(err); p.Detail != text {
+		if p := ops.ProblemOf(err); p.Detail != text {
 			t.Errorf("%v: got %q, want %q", err, p.Detail, text)
 		}
 	}
@@ -147,40 +147,40 @@ func TestProblem_NamesNoHosts(t *testing.T) {
 func TestProblem_SaysWhichBucketIsAway(t *testing.T) {
 	t.Parallel()
 	for _, bucket := range []message.Bucket{0, 7} {
-		p := answer.Problem(fmt.Errorf("push: %w", &scheduler.BucketError{Bucket: bucket}))
+		p := ops.ProblemOf(fmt.Errorf("push: %w", &scheduler.BucketError{Bucket: bucket}))
 		if p.Status != 503 || p.Word != "bucket_unavailable" || p.Bucket == nil || *p.Bucket != int(bucket) {
 			t.Errorf("got %+v", p)
 		}
-		text := string(wire.AppendProblem(nil, &p))
+		text := string(ops.AppendProblem(nil, &p))
 		want := fmt.Sprintf(`{"error":"bucket_unavailable","detail":%q,"bucket":%d}`, p.Detail, bucket)
 		if text != want {
 			t.Errorf("got %s, want %s", text, want)
 		}
-		r := answer.Accepted(scheduler.Accepted{UID: uid, Err: &scheduler.BucketError{Bucket: bucket}}, "")
+		r := ops.Accepted(scheduler.Accepted{UID: uid, Err: &scheduler.BucketError{Bucket: bucket}}, "")
 		if r.Problem == nil || r.Problem.Bucket == nil || *r.Problem.Bucket != int(bucket) {
 			t.Errorf("got %+v", r.Problem)
 		}
 	}
-	if p := answer.Problem(scheduler.ErrUnavailable); p.Bucket != nil {
+	if p := ops.ProblemOf(scheduler.ErrUnavailable); p.Bucket != nil {
 		t.Errorf("got %+v", p)
 	}
 }
 
 func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
 	t.Parallel()
-	r := answer.Accepted(scheduler.Accepted{UID: uid, Err: scheduler.ErrOutcomeUnknown}, "")
+	r := ops.Accepted(scheduler.Accepted{UID: uid, Err: scheduler.ErrOutcomeUnknown}, "")
 	if r.Problem == nil || r.Problem.ID != uid || r.Problem.Status != 504 {
 		t.Errorf("got %+v", r.Problem)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateDelivered,
+	r = ops.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateDelivered,
 		Err: scheduler.ErrDuplicateID}, "")
 	if r.Problem == nil || r.Problem.UID != uid || r.Problem.State != "delivered" ||
 		r.Problem.Due != "2030-01-31T08:00:00.000Z" {
 		t.Errorf("got %+v", r.Problem)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
+	r = ops.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
 		Version: 1, Duplicate: true}, "")
-	want := wire.Answer{ID: "order", UID: uid, Due: 1896076800000, State: "waiting", Version: 1, Durable: "redis",
+	want := ops.Answer{ID: "order", UID: uid, Due: 1896076800000, State: "waiting", Version: 1, Durable: "redis",
 		Duplicate: true}
 	if r.Problem != nil || r.Answer != want {
 		t.Errorf("got %+v", r)
@@ -190,7 +190,7 @@ func TestAccepted_GivesTheIDToRetryWith(t *testing.T) {
 func TestProblem_SaysWhatHelps(t *testing.T) {
 	t.Parallel()
 	const compared = "store unavailable: what the store holds is being compared with the journal; try again in a moment"
-	if p := answer.Problem(fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)); !strings.Contains(
+	if p := ops.ProblemOf(fmt.Errorf("bucket 0: %w", scheduler.ErrUncertified)); !strings.Contains(
 		p.Detail, compared) {
 		t.Errorf("got %s", p.Detail)
 	}
@@ -202,13 +202,13 @@ func TestProblem_NamesWhatAnAmbiguousIDMayMean(t *testing.T) {
 		{Message: message.Message{UID: uid, ID: "a", Topic: "mail.x"}, State: message.StateWaiting},
 		{Message: message.Message{UID: uid, ID: "a", Topic: "mail.x", Key: "k"}, State: message.StateDelivered},
 	}}
-	p := answer.Problem(fmt.Errorf("cancel: %w", err))
-	want := []wire.Candidate{{Topic: "mail.x", UID: uid, State: "waiting"},
+	p := ops.ProblemOf(fmt.Errorf("cancel: %w", err))
+	want := []ops.Candidate{{Topic: "mail.x", UID: uid, State: "waiting"},
 		{Topic: "mail.x", Key: "k", UID: uid, State: "delivered"}}
-	if p.Status != http.StatusConflict || p.Word != answer.WordAmbiguousID || !reflect.DeepEqual(p.Candidates, want) {
+	if p.Status != http.StatusConflict || p.Word != ops.WordAmbiguousID || !reflect.DeepEqual(p.Candidates, want) {
 		t.Errorf("got %+v", p)
 	}
-	text := string(wire.AppendProblem(nil, &p))
+	text := string(ops.AppendProblem(nil, &p))
 	if !strings.Contains(text, `"candidates":[{"topic":"mail.x","key":"","uid":"`+uid+`","state":"waiting"},`) {
 		t.Errorf("got %s", text)
 	}
@@ -226,7 +226,7 @@ func TestCancel_SaysWhatIsRememberedOfAnIDThatNothingHas(t *testing.T) {
 			"if its push is already in the intake, it will be accepted as canceled"},
 		{uid, scheduler.CancelResult{}, "no message, live or remembered, has this id"},
 	} {
-		if _, p := answer.Cancel(c.id, &c.result); p == nil || p.Word != answer.WordUnknownID ||
+		if _, p := ops.Cancel(c.id, &c.result); p == nil || p.Word != ops.WordUnknownID ||
 			!strings.HasSuffix(p.Detail, c.says) &&
 				!strings.Contains(p.Detail, c.says+",") {
 			t.Errorf("%s: got %+v", c.id, p)
@@ -261,7 +261,7 @@ func TestCancel_NeverSaysOKForWhatAConsumerMayHaveSeen(t *testing.T) {
 			"already_dead", 409},
 		{scheduler.CancelResult{Code: scheduler.CancelUnknown}, "unknown_id", 404},
 	} {
-		ok, p := answer.Cancel("order", &c.result)
+		ok, p := ops.Cancel("order", &c.result)
 		if c.word == "" {
 			if p != nil || ok.UID != uid || ok.State != "canceled" || ok.At == "" {
 				t.Errorf("%+v: got %+v, %+v", c.result.Code, ok, p)
@@ -290,7 +290,7 @@ func TestInfo_CountsATryOnceWhoeverDelivers(t *testing.T) {
 	} {
 		i := message.Info{State: c.state, Message: message.Message{UID: uid, Topic: "a", Attempt: 2, Pull: c.pull,
 			Mark: message.Mark{Refusals: 2}}}
-		if w := answer.Info(&i); w.Attempt != c.attempt || w.Refusals != c.refusals {
+		if w := ops.InfoOf(&i); w.Attempt != c.attempt || w.Refusals != c.refusals {
 			t.Errorf("%+v: attempt %d, refusals %d", c, w.Attempt, w.Refusals)
 		}
 	}
@@ -302,14 +302,14 @@ func TestInfo_TellsTheLastTry(t *testing.T) {
 	for _, c := range []struct {
 		state message.State
 		m     message.Message
-		want  *wire.Try
+		want  *ops.Try
 	}{
 		{message.StateWaiting, message.Message{Mark: message.Mark{Try: message.Try{At: 1896076800000, Consumer: "worker",
 			How: "sent back: no \xfftill"}}},
-			&wire.Try{At: "2030-01-31T08:00:00.000Z", By: "worker", Outcome: "sent back: no till"}},
+			&ops.Try{At: "2030-01-31T08:00:00.000Z", By: "worker", Outcome: "sent back: no till"}},
 		{message.StateInFlight, message.Message{Attempt: 2, Headers: []message.Header{{Name: "X", Value: "1"},
 			{Name: scheduler.ReasonHeader, Value: "no till"}}},
-			&wire.Try{At: wire.FormatAt(message.UID(uid).Time()), Outcome: "no till"}},
+			&ops.Try{At: wire.FormatAt(message.UID(uid).Time()), Outcome: "no till"}},
 		{message.StateDelivered, message.Message{Attempt: 2, Headers: []message.Header{
 			{Name: scheduler.ReasonHeader, Value: "no till"}}}, nil},
 		{message.StateWaiting, message.Message{Attempt: 1, Headers: []message.Header{
@@ -317,7 +317,7 @@ func TestInfo_TellsTheLastTry(t *testing.T) {
 		{message.StateWaiting, message.Message{Attempt: 2}, nil},
 	} {
 		c.m.UID = uid
-		if got := answer.Info(&message.Info{Message: c.m, State: c.state}).LastTry; !reflect.DeepEqual(got, c.want) {
+		if got := ops.InfoOf(&message.Info{Message: c.m, State: c.state}).LastTry; !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s, attempt %d: got %+v, want %+v", c.state, c.m.Attempt, got, c.want)
 		}
 	}
@@ -328,13 +328,13 @@ func TestInfo_KeepsTheBodyWhole(t *testing.T) {
 	i := message.Info{Message: message.Message{UID: uid, Topic: "a", Body: []byte("text"), TTL: time.Minute,
 		Headers: []message.Header{{Name: "x", Value: "1"}, {Name: "x", Value: "2"}}, Due: 1896076800000},
 		State: message.StateWaiting}
-	w := answer.Info(&i)
+	w := ops.InfoOf(&i)
 	if w.ID != uid || *w.Body != "text" || w.BodyBase64 != nil ||
 		!reflect.DeepEqual(w.Headers, map[string][]string{"x": {"1", "2"}}) || w.EndedAt != "" || w.TTL != "1m0s" {
 		t.Errorf("got %+v", w)
 	}
 	i.Body = []byte{0xff}
-	if w = answer.Info(&i); w.Body != nil || string(w.BodyBase64) != "\xff" {
+	if w = ops.InfoOf(&i); w.Body != nil || string(w.BodyBase64) != "\xff" {
 		t.Errorf("got %+v", w)
 	}
 }

@@ -1,15 +1,16 @@
-package wire_test
+package ops_test
 
 import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]wire.Restore{
+	for text, want := range map[string]ops.Restore{
 		"":                              {Overdue: true},
 		" \n":                           {Overdue: true},
 		"{}":                            {Overdue: true},
@@ -20,7 +21,7 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 		`{"rate":0,"dry_run":false}`: {Overdue: true},
 		`{"topic":"a.*.>"}`:          {Overdue: true, Topic: "a.*.>"},
 	} {
-		if got, err := wire.DecodeRestore([]byte(text)); err != nil || got != want {
+		if got, err := ops.DecodeRestore([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
@@ -29,48 +30,48 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 		`{"rate":99999999999999999999}`:     {"invalid_rate", "rate"},
 		`{"rate":[1]}`:                      {"invalid_rate", "rate"},
 		`{"overdue":"x"}`:                   {"invalid_overdue", "overdue"},
-		`{"dry_run":{}}`:                    {wire.WordDryRun, "dry_run"},
+		`{"dry_run":{}}`:                    {ops.WordDryRun, "dry_run"},
 		`{"topic":"a..b"}`:                  {wire.WordTopic, "topic"},
 		`{"topic":"a.>.b"}`:                 {wire.WordTopic, "topic"},
-		`{"dry_run":true,"dry_run":true}`:   {wire.WordRepeatedField, "dry_run"},
-		`{"since":"1h"}`:                    {wire.WordUnknownField, `"since"`},
-		`{"dry_run":tru}`:                   {wire.WordJSON, "request"},
-		`{"dry_run":falsetrue}`:             {wire.WordJSON, "request"},
-		`null`:                              {wire.WordJSON, "request"},
-		`{"overdue":"x","rate":-1,"a":true`: {wire.WordJSON, "request"},
+		`{"dry_run":true,"dry_run":true}`:   {ops.WordRepeatedField, "dry_run"},
+		`{"since":"1h"}`:                    {ops.WordUnknownField, `"since"`},
+		`{"dry_run":tru}`:                   {ops.WordJSON, "request"},
+		`{"dry_run":falsetrue}`:             {ops.WordJSON, "request"},
+		`null`:                              {ops.WordJSON, "request"},
+		`{"overdue":"x","rate":-1,"a":true`: {ops.WordJSON, "request"},
 	} {
-		_, err := wire.DecodeRestore([]byte(text))
+		_, err := ops.DecodeRestore([]byte(text))
 		wantRefusal(t, err, want[0], want[1])
 	}
 }
 
 func TestDecodeVerifyAndRestoreOne_ReadTheirSwitches(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]wire.Verify{"": {}, "{}": {}, `{"repair":false}`: {},
+	for text, want := range map[string]ops.Verify{"": {}, "{}": {}, `{"repair":false}`: {},
 		`{"repair":true}`: {Repair: true}, `{"revive":true,"repair":false}`: {Revive: true}} {
-		if got, err := wire.DecodeVerify([]byte(text)); err != nil || got != want {
+		if got, err := ops.DecodeVerify([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: got %v, %v", text, got, err)
 		}
 	}
-	_, err := wire.DecodeVerify([]byte(`{"repair":"true"}`))
+	_, err := ops.DecodeVerify([]byte(`{"repair":"true"}`))
 	wantRefusal(t, err, "invalid_repair", "repair")
-	_, err = wire.DecodeVerify([]byte(`{"revive":1}`))
+	_, err = ops.DecodeVerify([]byte(`{"revive":1}`))
 	wantRefusal(t, err, "invalid_revive", "revive")
-	asked, err := wire.DecodeVerify([]byte(`{"repair":true,"x":1}`))
-	if wantRefusal(t, err, wire.WordUnknownField, `"x"`); asked.Repair {
+	asked, err := ops.DecodeVerify([]byte(`{"repair":true,"x":1}`))
+	if wantRefusal(t, err, ops.WordUnknownField, `"x"`); asked.Repair {
 		t.Error("a refused request repairs")
 	}
-	if dry, err := wire.DecodeRestoreOne([]byte(`{"dry_run":true}`)); err != nil || !dry {
+	if dry, err := ops.DecodeRestoreOne([]byte(`{"dry_run":true}`)); err != nil || !dry {
 		t.Errorf("got %v, %v", dry, err)
 	}
-	_, err = wire.DecodeRestoreOne([]byte(`{"dry_run":1}`))
-	wantRefusal(t, err, wire.WordDryRun, "dry_run")
+	_, err = ops.DecodeRestoreOne([]byte(`{"dry_run":1}`))
+	wantRefusal(t, err, ops.WordDryRun, "dry_run")
 }
 
 func TestDecodeRedeliver_NeedsSince(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1896076800000).UTC()
-	if got, err := wire.DecodeRedeliver([]byte(`{"since":"1h","topic":"orders.>"}`)); err != nil ||
+	if got, err := ops.DecodeRedeliver([]byte(`{"since":"1h","topic":"orders.>"}`)); err != nil ||
 		got.Topic != "orders.>" {
 		t.Errorf("got %+v, %v", got, err)
 	}
@@ -82,14 +83,14 @@ func TestDecodeRedeliver_NeedsSince(t *testing.T) {
 		`{"since":"1896076800000"}`:        now,
 		`{"since":"2030-01-31T08:00:00Z"}`: now,
 	} {
-		if got, err := wire.DecodeRedeliver([]byte(text)); err != nil || !got.Since.Ago(now).Equal(want) {
+		if got, err := ops.DecodeRedeliver([]byte(text)); err != nil || !got.Since.Ago(now).Equal(want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "{}", `{"since":null}`, `{"since":""}`, `{"since":"x"}`, `{"since":"-1h"}`,
 		`{"since":-5}`, `{"since":1e12}`, `{"since":5}`, `{"since":[]}`} {
-		_, err := wire.DecodeRedeliver([]byte(text))
-		wantRefusal(t, err, wire.WordSince, "since")
+		_, err := ops.DecodeRedeliver([]byte(text))
+		wantRefusal(t, err, ops.WordSince, "since")
 	}
 }
 
@@ -100,12 +101,12 @@ func TestParseWhen_TellsTimesFromDurations(t *testing.T) {
 		"20m": now.Add(20 * time.Minute), "1d12h": now.Add(36 * time.Hour), "1500ms": now.Add(1500 * time.Millisecond),
 		"1896076800001": now.Add(time.Millisecond), "2030-01-31T09:00:01+01:00": now.Add(time.Second),
 	} {
-		if got, err := wire.ParseWhen(text, "until"); err != nil || !got.Ahead(now).Equal(want) {
+		if got, err := ops.ParseWhen(text, "until"); err != nil || !got.Ahead(now).Equal(want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "soon", "20", "-20m", "2030-01-31", "08:00", "99999d", "1h-5m"} {
-		_, err := wire.ParseWhen(text, "until")
+		_, err := ops.ParseWhen(text, "until")
 		wantRefusal(t, err, "invalid_until", "until")
 	}
 }

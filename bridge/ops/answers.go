@@ -1,19 +1,18 @@
-package answer
+package ops
 
 import (
-	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // The answers of the HTTP API and of the request API, defined once for writers and readers. Times are text as
-// wire.FormatTime writes them, or know that form. Fields that do not apply are omitted where the tag says omitempty.
+// FormatTime writes them, or know that form. Fields that do not apply are omitted where the tag says omitempty.
 // openapi.json describes them.
 
 // MessageList is a page of messages, without headers and bodies. Cursor asks for the next page; the last page has none.
 type MessageList struct {
-	Messages []wire.Info          `json:"messages"`
+	Messages []Info               `json:"messages"`
 	Rejected []scheduler.Rejected `json:"rejected,omitempty"` // with an id, on the first page
 	Cursor   string               `json:"cursor,omitempty"`
 	Lag      *record.Lag          `json:"lag,omitempty"` // what the page may miss; nil while it is not known
@@ -56,8 +55,8 @@ type DeadResult struct {
 
 // RejectList is a page of rejects. Cursor asks for the next page; the last page has none.
 type RejectList struct {
-	Rejects []wire.Rejected `json:"rejects"`
-	Cursor  string          `json:"cursor,omitempty"`
+	Rejects []Rejected `json:"rejects"`
+	Cursor  string     `json:"cursor,omitempty"`
 }
 
 // RequeuedReject is a reject that was pushed again. Kept reports that the push was accepted but its reject could not be
@@ -99,7 +98,7 @@ type Webhook struct {
 type TopicCount struct {
 	scheduler.TopicCount
 	// Why says why due messages wait, if they do.
-	Why *wire.Why `json:"why,omitempty"`
+	Why *Why `json:"why,omitempty"`
 }
 
 // TopicCounts adds the pause that holds the topic back, or nil.
@@ -191,19 +190,19 @@ type Check struct {
 
 // WhyList is the answer to the question where messages are, and why.
 type WhyList struct {
-	Messages []wire.Info `json:"messages"` // without headers and bodies
-	Pushes   []WhyPush   `json:"pushes,omitempty"`
-	Looked   []WhyPlace  `json:"looked"`
+	Messages []Info     `json:"messages"` // without headers and bodies
+	Pushes   []WhyPush  `json:"pushes,omitempty"`
+	Looked   []WhyPlace `json:"looked"`
 }
 
 // WhyPush is a push that is no message: nobody has read it, or it was rejected.
 type WhyPush struct {
-	ID    string    `json:"id,omitempty"`
-	UID   string    `json:"uid,omitempty"`
-	Key   string    `json:"key,omitempty"`
-	Topic string    `json:"topic"`
-	At    string    `json:"at"` // when NATS stored it
-	Why   *wire.Why `json:"why"`
+	ID    string `json:"id,omitempty"`
+	UID   string `json:"uid,omitempty"`
+	Key   string `json:"key,omitempty"`
+	Topic string `json:"topic"`
+	At    string `json:"at"` // when NATS stored it
+	Why   *Why   `json:"why"`
 }
 
 // WhyPlace says how far a place was looked at. Of a caller that may see some topics only, what it read is not counted.

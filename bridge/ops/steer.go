@@ -1,4 +1,4 @@
-package answer
+package ops
 
 import (
 	"cmp"
@@ -12,7 +12,7 @@ import (
 )
 
 // Edit converts a change of a waiting message into the scheduler's form. It shares headers and body where possible.
-func Edit(e *wire.Edit) scheduler.Edit {
+func EditOf(e *Edit) scheduler.Edit {
 	s := scheduler.Edit{
 		HasAt: e.HasAt, Delay: e.Delay, HasDelay: e.HasDelay, Shift: e.Shift, HasShift: e.HasShift,
 		Priority: e.Priority, HasPriority: e.HasPriority,
@@ -25,51 +25,51 @@ func Edit(e *wire.Edit) scheduler.Edit {
 }
 
 // Amend returns the answer to a change of the message named id, or the problem that prevented it.
-func Amend(id string, r *scheduler.AmendResult) (wire.Rescheduled, *wire.Problem) {
+func Amend(id string, r *scheduler.AmendResult) (Rescheduled, *Problem) {
 	i := &r.Info
 	switch r.Code {
 	case scheduler.AmendDone:
 		durable := ""
 		if i.Bare {
-			durable = wire.DurableRedis
+			durable = DurableRedis
 		}
-		return wire.Rescheduled{
-			ID: name(i), UID: string(i.UID), State: i.State.String(), Due: wire.FormatTime(int64(i.Due)),
+		return Rescheduled{
+			ID: name(i), UID: string(i.UID), State: i.State.String(), Due: FormatTime(int64(i.Due)),
 			Version:  i.Version,
 			Priority: i.Priority, Topic: i.Topic, Durable: durable,
 		}, nil
 	case scheduler.AmendInFlight:
-		return wire.Rescheduled{}, inFlight(id, i)
+		return Rescheduled{}, inFlight(id, i)
 	case scheduler.AmendMaybe:
-		return wire.Rescheduled{}, conflict(id, i, WordMaybeDelivered,
+		return Rescheduled{}, conflict(id, i, WordMaybeDelivered,
 			"an attempt with an unknown outcome may have reached a consumer; nothing was changed")
 	case scheduler.AmendVersion:
 		p := conflict(id, i, WordVersion, fmt.Sprintf("the message has the version %d; nothing was changed", i.Version))
 		p.Status, p.Version = http.StatusPreconditionFailed, i.Version
-		return wire.Rescheduled{}, p
+		return Rescheduled{}, p
 	case scheduler.AmendEnded:
-		return wire.Rescheduled{}, ended(id, i)
+		return Rescheduled{}, ended(id, i)
 	}
 	p := unknown(id, i)
-	return wire.Rescheduled{}, &p
+	return Rescheduled{}, &p
 }
 
 // Selection converts a selection of waiting messages into the scheduler's form, with durations counted from now.
-func Selection(s *wire.Selection, now time.Time) (scheduler.Selection, error) {
+func SelectionOf(s *Selection, now time.Time) (scheduler.Selection, error) {
 	sel := scheduler.Selection{Topic: s.Topic, Key: s.Key, HasKey: s.HasKey, DryRun: s.DryRun}
-	return sel, bounds(&sel, s.From.Ahead(now), s.To.Ahead(now), s.HasFrom, s.HasTo, wire.FieldDueFrom,
-		wire.FieldDueTo)
+	return sel, bounds(&sel, s.From.Ahead(now), s.To.Ahead(now), s.HasFrom, s.HasTo, FieldDueFrom,
+		FieldDueTo)
 }
 
 // DeadSelection converts a selection of dead messages, by topic and time of death, into the scheduler's form, with
 // durations counted back from now.
-func DeadSelection(o *wire.DeadOrder, now time.Time) (scheduler.Selection, error) {
+func DeadSelection(o *DeadOrder, now time.Time) (scheduler.Selection, error) {
 	sel := scheduler.Selection{Topic: o.Topic, DryRun: o.DryRun}
 	from, to := o.From.Ago(now), o.To.Ago(now)
 	if o.HasOlder {
 		to = now.Add(-o.Older)
 	}
-	return sel, bounds(&sel, from, to, o.HasFrom, o.HasTo || o.HasOlder, wire.FieldFrom, wire.FieldTo)
+	return sel, bounds(&sel, from, to, o.HasFrom, o.HasTo || o.HasOlder, FieldFrom, FieldTo)
 }
 
 // bounds sets the bounds of a selection, rounded inward to whole milliseconds. A bound before 1970 must not become 0,
@@ -88,14 +88,14 @@ func bounds(sel *scheduler.Selection, from, to time.Time, hasFrom, hasTo bool, n
 }
 
 // Requeue converts an order to requeue dead messages into the scheduler's form.
-func Requeue(o *wire.DeadOrder) scheduler.Requeue {
+func Requeue(o *DeadOrder) scheduler.Requeue {
 	return scheduler.Requeue{Delay: o.Delay, Headers: headers(o.Headers), HasHeaders: o.HasHeaders, Body: o.Body,
 		HasBody: o.HasBody}
 }
 
 // Requeued returns the answer to a requeue of the dead message that ref names. An unknown outcome carries the id to ask
 // again with (requeueing is idempotent), and the uid under which the new message waits if it was made.
-func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
+func Requeued(ref scheduler.Ref, a scheduler.Accepted) Result {
 	r := Accepted(a, "")
 	if r.Problem != nil && r.Problem.Word == WordOutcomeUnknown {
 		r.Problem.ID = cmp.Or(string(ref.UID), ref.ID)
@@ -104,17 +104,17 @@ func Requeued(ref scheduler.Ref, a scheduler.Accepted) wire.Result {
 }
 
 // Report returns the answer to an operation on many messages.
-func Report(r scheduler.Report, dryRun bool) wire.Report {
-	return wire.Report{
+func ReportOf(r scheduler.Report, dryRun bool) Report {
+	return Report{
 		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe,
 		Ended: r.Ended, Failed: r.Failed, Leased: r.Leased, Intake: intake(r.IntakeUnknown),
 	}
 }
 
 // Stopped returns the problem that stopped an operation on many messages early, with a report of what it had done.
-func Stopped(r scheduler.Report, dryRun bool, err error) wire.Problem {
-	p := Problem(err)
-	report := Report(r, dryRun)
+func Stopped(r scheduler.Report, dryRun bool, err error) Problem {
+	p := ProblemOf(err)
+	report := ReportOf(r, dryRun)
 	p.Report = &report
 	return p
 }
@@ -129,11 +129,11 @@ const WordNotJournaled = "not_journaled"
 const WordLeaseLost = "lease_lost"
 
 // verbs are the verbs of the scheduler by the words of the routes.
-var verbs = map[string]scheduler.Verb{wire.VerbAck: scheduler.Ack, wire.VerbNack: scheduler.Nack,
-	wire.VerbDead: scheduler.Bury, wire.VerbExtend: scheduler.Extend, wire.VerbRelease: scheduler.Release}
+var verbs = map[string]scheduler.Verb{VerbAck: scheduler.Ack, VerbNack: scheduler.Nack,
+	VerbDead: scheduler.Bury, VerbExtend: scheduler.Extend, VerbRelease: scheduler.Release}
 
 // Settlement converts a settlement of the lease of a receipt into the scheduler's form.
-func Settlement(verb string, r wire.Receipt, s *wire.Settlement) scheduler.Settlement {
+func SettlementOf(verb string, r Receipt, s *Settlement) scheduler.Settlement {
 	one := scheduler.Settlement{Verb: verbs[verb], Delay: s.Delay, HasDelay: s.HasDelay, Lease: s.Lease, Reason: s.Reason,
 		Receipt: scheduler.Receipt{UID: message.UID(r.UID), Nonce: scheduler.Nonce(r.Nonce), Topic: r.Topic}}
 	if one.Verb == scheduler.Nack {
@@ -143,33 +143,33 @@ func Settlement(verb string, r wire.Receipt, s *wire.Settlement) scheduler.Settl
 }
 
 // Settled returns the answer to a settlement, or the problem that its lease does not hold.
-func Settled(uid string, r *scheduler.Settled) (wire.Settled, *wire.Problem) {
+func SettledOf(uid string, r *scheduler.Settled) (Settled, *Problem) {
 	i := &r.Info
 	if r.Code == scheduler.SettleLost {
-		p := &wire.Problem{Status: http.StatusConflict, Word: WordLeaseLost,
+		p := &Problem{Status: http.StatusConflict, Word: WordLeaseLost,
 			Detail: "the lease is not in force: it ended, was settled in another way, or never existed", UID: uid}
 		if i.State != message.StateNone {
-			p.State, p.At = i.State.String(), wire.FormatTime(int64(i.EndedAt))
+			p.State, p.At = i.State.String(), FormatTime(int64(i.EndedAt))
 		}
-		return wire.Settled{}, p
+		return Settled{}, p
 	}
 	if r.Unjournaled {
-		return wire.Settled{}, &wire.Problem{Status: http.StatusGatewayTimeout, Word: WordNotJournaled, UID: uid,
+		return Settled{}, &Problem{Status: http.StatusGatewayTimeout, Word: WordNotJournaled, UID: uid,
 			State: i.State.String(), Version: i.Version,
 			Detail: "it is settled, and the journal does not have that yet; once it does, the same again is answered with 200"}
 	}
-	a := wire.Settled{UID: uid, State: i.State.String(), Version: i.Version,
-		Duplicate: r.Code == scheduler.SettleAgain, LeaseUntil: wire.FormatTime(int64(r.Until))}
+	a := Settled{UID: uid, State: i.State.String(), Version: i.Version,
+		Duplicate: r.Code == scheduler.SettleAgain, LeaseUntil: FormatTime(int64(r.Until))}
 	if i.State == message.StateWaiting {
-		a.Due = wire.FormatTime(int64(i.Due))
+		a.Due = FormatTime(int64(i.Due))
 	}
 	return a, nil
 }
 
 // Pulled returns a leased message as its consumer gets it, at a time by the clock that bounds its lease.
-func Pulled(m *scheduler.PulledMessage, now message.Milli) wire.Pulled {
-	p := wire.Pulled{ID: cmp.Or(m.ID, string(m.UID)),
-		Receipt: wire.Receipt{UID: string(m.UID), Nonce: uint64(m.Nonce), Topic: m.Topic}, Key: m.Key, Body: m.Body,
+func PulledOf(m *scheduler.PulledMessage, now message.Milli) Pulled {
+	p := Pulled{ID: cmp.Or(m.ID, string(m.UID)),
+		Receipt: Receipt{UID: string(m.UID), Nonce: uint64(m.Nonce), Topic: m.Topic}, Key: m.Key, Body: m.Body,
 		Priority: m.Priority, Due: int64(m.Due), Attempt: m.Attempt + m.Mark.Refusals,
 		LeaseUntil: int64(m.Until), LeaseMS: int64(m.Until - now)}
 	p.Headers = make([]wire.Header, len(m.Headers))

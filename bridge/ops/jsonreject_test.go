@@ -1,4 +1,4 @@
-package wire_test
+package ops_test
 
 import (
 	"fmt"
@@ -8,12 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func TestDecodeRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]wire.RejectOrder{
+	for text, want := range map[string]ops.RejectOrder{
 		`{"sequence":12}`:       {Sequence: 12},
 		`{"sequences":[12, 7]}`: {Sequences: []uint64{12, 7}},
 		`{"sequence":18446744073709551615,"topic":"orders.remind","set":{"Tarry-Delay":"20m","X":""},` +
@@ -21,7 +22,7 @@ func TestDecodeRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
 			Sequence: 1<<64 - 1, Topic: "orders.remind",
 			Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}, {Name: "X"}}, Drop: []string{"Tarry-Dealy"}},
 	} {
-		if got, err := wire.DecodeRejectOrder([]byte(text), "delayed"); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := ops.DecodeRejectOrder([]byte(text), "delayed"); err != nil || !reflect.DeepEqual(got, want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
@@ -29,18 +30,18 @@ func TestDecodeRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
 
 func TestDecodeRejectOrder_NamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
-	many := strings.TrimSuffix(strings.Repeat("1,", wire.MaxIDs+1), ",")
+	many := strings.TrimSuffix(strings.Repeat("1,", ops.MaxIDs+1), ",")
 	var set []string
 	for i := range 101 {
 		set = append(set, fmt.Sprintf(`"X%d":""`, i))
 	}
 	for text, want := range map[string][2]string{
-		``:                                        {wire.WordSequence, "sequence"},
-		`{"sequence":0}`:                          {wire.WordSequence, "sequence"},
-		`{"sequence":-1}`:                         {wire.WordSequence, "sequence"},
-		`{"sequence":1.5}`:                        {wire.WordSequence, "sequence"},
-		`{"sequence":"1"}`:                        {wire.WordSequence, "sequence"},
-		`{"sequences":[]}`:                        {wire.WordSequence, "sequence"},
+		``:                                        {ops.WordSequence, "sequence"},
+		`{"sequence":0}`:                          {ops.WordSequence, "sequence"},
+		`{"sequence":-1}`:                         {ops.WordSequence, "sequence"},
+		`{"sequence":1.5}`:                        {ops.WordSequence, "sequence"},
+		`{"sequence":"1"}`:                        {ops.WordSequence, "sequence"},
+		`{"sequences":[]}`:                        {ops.WordSequence, "sequence"},
 		`{"sequences":1}`:                         {"invalid_sequences", "sequences"},
 		`{"sequences":[0]}`:                       {"invalid_sequences", "sequences"},
 		`{"sequences":[` + many + `]}`:            {wire.WordTooLarge, "sequences"},
@@ -54,18 +55,18 @@ func TestDecodeRejectOrder_NamesWhatIsWrong(t *testing.T) {
 		`{"sequence":1,"set":{` + strings.Join(set, ",") + `}}`: {wire.WordTooLarge, "set"},
 		`{"sequence":1,"drop":"A"}`:                             {"invalid_drop", "drop"},
 		`{"sequence":1,"drop":[1]}`:                             {"invalid_drop", "drop"},
-		`{"sequence":1,"delay":"1m"}`:                           {wire.WordUnknownField, `"delay"`},
-		`{"sequence":1,"sequence":2}`:                           {wire.WordRepeatedField, "sequence"},
-		`{"sequence":1`:                                         {wire.WordJSON, "request"},
+		`{"sequence":1,"delay":"1m"}`:                           {ops.WordUnknownField, `"delay"`},
+		`{"sequence":1,"sequence":2}`:                           {ops.WordRepeatedField, "sequence"},
+		`{"sequence":1`:                                         {ops.WordJSON, "request"},
 	} {
-		_, err := wire.DecodeRejectOrder([]byte(text), "delayed")
+		_, err := ops.DecodeRejectOrder([]byte(text), "delayed")
 		wantRefusal(t, err, want[0], want[1])
 	}
 }
 
 func TestRejectOrder_ChangesHeadersWithoutCase(t *testing.T) {
 	t.Parallel()
-	o := wire.RejectOrder{Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}}, Drop: []string{"tarry-dealy"}}
+	o := ops.RejectOrder{Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}}, Drop: []string{"tarry-dealy"}}
 	sent := map[string][]string{"TARRY-DELAY": {"soon"}, "Tarry-Dealy": {"1m"}, "X": {"1", "2"}}
 	got := o.Change(sent)
 	if want := map[string][]string{"Tarry-Delay": {"20m"}, "X": {"1", "2"}}; !maps.EqualFunc(got, want, slices.Equal) ||

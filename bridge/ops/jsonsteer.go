@@ -1,4 +1,4 @@
-package wire
+package ops
 
 import (
 	"bytes"
@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // The fields of the requests that change waiting and dead messages.
@@ -25,13 +27,13 @@ const (
 // The stable words of the refusals of these requests. The word for a field that is not listed here is "invalid_"
 // followed by its name.
 const (
-	WordShift     = "invalid_shift"
-	WordNoChange  = "missing_change"
-	WordIfMatch   = "invalid_if_match"
-	WordVersion   = "invalid_version"
-	WordSelection = "empty_selection"
-	WordDueFrom   = "invalid_due_from"
-	WordDueTo     = "invalid_due_to"
+	WordShift      = "invalid_shift"
+	WordNoChange   = "missing_change"
+	WordIfMatch    = "invalid_if_match"
+	WordBadVersion = "invalid_version"
+	WordSelection  = "empty_selection"
+	WordDueFrom    = "invalid_due_from"
+	WordDueTo      = "invalid_due_to"
 )
 
 // MaxIDs is the maximum number of messages that one order names.
@@ -52,22 +54,22 @@ type Named struct {
 // DecodeRef reads {"id":"...","topic":"...","key":"..."}: the message that a cancel or a look-up refers to.
 func DecodeRef(data []byte) (Named, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
-		return Named{}, &Error{Word: WordJSON, Field: "request", Detail: "is empty"}
+		return Named{}, &wire.Error{Word: WordJSON, Field: "request", Detail: "is empty"}
 	}
 	return decode(data, "a look-up", (*Named).fields, (*Named).check)
 }
 
 func (n *Named) fields() []field {
 	return []field{
-		{FieldID, func(f *fields) { n.ID, _ = f.string() }},
-		{FieldTopic, func(f *fields) { n.Topic = f.checked(CheckSubject) }},
-		{FieldKey, func(f *fields) { n.Key, n.Keyed = f.string() }},
+		{wire.FieldID, func(f *fields) { n.ID, _ = f.string() }},
+		{wire.FieldTopic, func(f *fields) { n.Topic = f.checked(wire.CheckSubject) }},
+		{wire.FieldKey, func(f *fields) { n.Key, n.Keyed = f.string() }},
 	}
 }
 
 func (n *Named) check() error {
 	if n.ID == "" {
-		return &Error{Word: WordID, Field: FieldID, Detail: "is missing"}
+		return &wire.Error{Word: wire.WordID, Field: wire.FieldID, Detail: "is missing"}
 	}
 	return nil
 }
@@ -84,7 +86,7 @@ type Edit struct {
 
 	Priority    uint8
 	HasPriority bool
-	Headers     []Header // replace the user's headers; none if only HasHeaders is set
+	Headers     []wire.Header // replace the user's headers; none if only HasHeaders is set
 	HasHeaders  bool
 	Body        []byte
 	HasBody     bool
@@ -130,13 +132,13 @@ func DecodeReschedule(data []byte) (Named, Edit, error) {
 // fields returns the fields of an edit without its version.
 func (e *Edit) fields() []field {
 	return slices.Concat(e.whenFields(), []field{
-		{FieldPriority, func(f *fields) { e.Priority, e.HasPriority = parsed(f, f.number, ParsePriority), true }},
+		{wire.FieldPriority, func(f *fields) { e.Priority, e.HasPriority = parsed(f, f.number, wire.ParsePriority), true }},
 	}, content(&e.Headers, &e.HasHeaders, &e.Body, &e.HasBody))
 }
 
 func (e *Edit) whenFields() []field {
 	return append(delayed(func(d time.Duration) { e.Delay, e.HasDelay = d, true }), []field{
-		{FieldAt, func(f *fields) { e.At, e.HasAt = parsed(f, f.span, ParseAt), true }},
+		{wire.FieldAt, func(f *fields) { e.At, e.HasAt = parsed(f, f.span, wire.ParseAt), true }},
 		{FieldShift, func(f *fields) { e.Shift, e.HasShift = parsed(f, f.span, ParseShift), true }},
 	}...)
 }
@@ -147,7 +149,7 @@ func (e *Edit) check() error {
 		return err
 	}
 	if !e.HasAt && !e.HasDelay && !e.HasShift && !e.HasPriority && !e.HasHeaders && !e.HasBody {
-		return &Error{Word: WordNoChange, Field: "reschedule",
+		return &wire.Error{Word: WordNoChange, Field: "reschedule",
 			Detail: "changes nothing; want at least one of delay, at, shift, priority, body and headers"}
 	}
 	return nil
@@ -161,7 +163,7 @@ func (e *Edit) checkWhen() error {
 		}
 	}
 	if n > 1 {
-		return &Error{Word: WordDelayAndAt, Field: FieldDelay,
+		return &wire.Error{Word: wire.WordDelayAndAt, Field: wire.FieldDelay,
 			Detail: "and at and shift exclude each other; want one of them"}
 	}
 	return nil
@@ -174,12 +176,12 @@ func ParseShift(s string) (time.Duration, error) {
 	if back && strings.HasPrefix(text, "+") {
 		text = "" // span would accept the second sign
 	}
-	d, err := ParseSpan(text, FieldShift)
+	d, err := wire.ParseSpan(text, FieldShift)
 	if back {
 		d = -d
 	}
-	if e := (*Error)(nil); back && errors.As(err, &e) {
-		e.Detail = strings.Replace(e.Detail, quote(text), quote(s), 1) // as it was written
+	if e := (*wire.Error)(nil); back && errors.As(err, &e) {
+		e.Detail = strings.Replace(e.Detail, wire.Quote(text), wire.Quote(s), 1) // as it was written
 	}
 	return d, err
 }
@@ -196,15 +198,15 @@ func ParseIfMatch(s string) (uint64, error) {
 	}
 	v, ok := version(text)
 	if !ok {
-		return 0, &Error{Word: WordIfMatch, Field: "If-Match",
-			Detail: quote(s) + ` is not a version; want one from 1 up such as "3", or *`}
+		return 0, &wire.Error{Word: WordIfMatch, Field: "If-Match",
+			Detail: wire.Quote(s) + ` is not a version; want one from 1 up such as "3", or *`}
 	}
 	return v, nil
 }
 
 func version(text string) (uint64, bool) {
 	v, err := strconv.ParseUint(text, 10, 64)
-	return v, err == nil && v > 0 && allDigits(text)
+	return v, err == nil && v > 0 && wire.AllDigits(text)
 }
 
 // Selection selects waiting messages for an operation on many.
@@ -245,7 +247,7 @@ func DecodeRescheduleMany(data []byte) (Selection, Edit, error) {
 			return err
 		}
 		if !b.HasAt && !b.HasDelay && !b.HasShift {
-			return &Error{Word: WordNoChange, Field: "reschedule",
+			return &wire.Error{Word: WordNoChange, Field: "reschedule",
 				Detail: "changes nothing; want one of delay, at and shift"}
 		}
 		return nil
@@ -255,8 +257,8 @@ func DecodeRescheduleMany(data []byte) (Selection, Edit, error) {
 
 func (s *Selection) fields() []field {
 	return []field{
-		{FieldTopic, func(f *fields) { s.Topic = f.checked(CheckPattern) }},
-		{FieldKey, func(f *fields) { s.Key, s.HasKey = f.key() }},
+		{wire.FieldTopic, func(f *fields) { s.Topic = f.checked(wire.CheckPattern) }},
+		{wire.FieldKey, func(f *fields) { s.Key, s.HasKey = f.key() }},
 		{FieldDueFrom, func(f *fields) { s.From, s.HasFrom = f.when(), true }},
 		{FieldDueTo, func(f *fields) { s.To, s.HasTo = f.when(), true }},
 		{FieldAll, func(f *fields) { s.All = f.bool() }},
@@ -266,7 +268,7 @@ func (s *Selection) fields() []field {
 
 func (s *Selection) check() error {
 	if s.Topic == "" && !s.HasKey && !s.HasFrom && !s.HasTo && !s.All {
-		return &Error{Word: WordSelection, Field: "selection",
+		return &wire.Error{Word: WordSelection, Field: "selection",
 			Detail: `is empty; want a topic, a key or a bound of due, or "all":true for every message`}
 	}
 	return checkRange(s.From, s.To, s.HasFrom && s.HasTo, FieldDueFrom, FieldDueTo)
@@ -275,7 +277,7 @@ func (s *Selection) check() error {
 // checkRange refuses bounds with nothing between them, where that can be decided without a clock.
 func checkRange(from, to When, both bool, fieldFrom, fieldTo string) error {
 	if both && from.Relative == to.Relative && (from.Span > to.Span || from.At.After(to.At)) {
-		return invalid(fieldFrom, "lies after "+fieldTo)
+		return wire.Invalid(fieldFrom, "lies after "+fieldTo)
 	}
 	return nil
 }

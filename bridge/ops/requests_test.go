@@ -1,4 +1,4 @@
-package wire_test
+package ops_test
 
 import (
 	"encoding/json"
@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -23,21 +24,21 @@ func TestRequests_AreUnderstoodAsTheLibraryMeansThem(t *testing.T) {
 	}
 	delete(cases, "about")
 	headers := []wire.Header{{Name: "X", Value: "1"}}
-	push := func(p wire.Push) wire.PushItem { return wire.PushItem{Push: p, Body: []byte("body")} }
+	push := func(p wire.Push) ops.PushItem { return ops.PushItem{Push: p, Body: []byte("body")} }
 	decodePush := func(data []byte) (any, error) {
-		item := wire.DecodePush(data, "delayed")
+		item := ops.DecodePush(data, "delayed")
 		return item, item.Err
 	}
 	type named struct {
-		wire.Named
-		wire.Edit
+		ops.Named
+		ops.Edit
 	}
 	type many struct {
-		wire.Selection
-		wire.Edit
+		ops.Selection
+		ops.Edit
 	}
 	reschedule := func(data []byte) (any, error) {
-		n, e, err := wire.DecodeReschedule(data)
+		n, e, err := ops.DecodeReschedule(data)
 		return named{n, e}, err
 	}
 	for name, c := range map[string]struct {
@@ -50,33 +51,33 @@ func TestRequests_AreUnderstoodAsTheLibraryMeansThem(t *testing.T) {
 					Jitter: 20}})},
 		"push and merge": {decodePush, push(wire.Push{Topic: "orders", Delay: time.Second, DelayText: "1s",
 			OnDuplicate: wire.Debounce, MaxWait: time.Minute})},
-		"push a batch": {func(data []byte) (any, error) { return wire.DecodeBatch(data, "delayed") }, []wire.PushItem{
+		"push a batch": {func(data []byte) (any, error) { return ops.DecodeBatch(data, "delayed") }, []ops.PushItem{
 			push(wire.Push{Topic: "orders", Delay: time.Second, DelayText: "1s", ID: "a"}),
 			push(wire.Push{Topic: "orders", At: at2030, HasAt: true, Retry: wire.Retry{
 				Delays: []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, Jitter: 20}}),
 		}},
 		"name": {func(data []byte) (any, error) {
-			return wire.DecodeRef(data)
-		}, wire.Named{ID: "a", Topic: "mail.x", Key: "k", Keyed: true}},
-		"reschedule by delay": {reschedule, named{wire.Named{ID: "a"},
-			wire.Edit{Delay: 20 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true,
+			return ops.DecodeRef(data)
+		}, ops.Named{ID: "a", Topic: "mail.x", Key: "k", Keyed: true}},
+		"reschedule by delay": {reschedule, named{ops.Named{ID: "a"},
+			ops.Edit{Delay: 20 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true,
 				Headers: []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}, HasHeaders: true,
 				Body: []byte("x"), HasBody: true, Version: 9}}},
-		"reschedule by time": {reschedule, named{wire.Named{ID: "a"},
-			wire.Edit{At: at2030, HasAt: true, HasHeaders: true, Body: []byte{}, HasBody: true}}},
+		"reschedule by time": {reschedule, named{ops.Named{ID: "a"},
+			ops.Edit{At: at2030, HasAt: true, HasHeaders: true, Body: []byte{}, HasBody: true}}},
 		"reschedule by shift": {reschedule,
-			named{wire.Named{ID: "a"}, wire.Edit{Shift: -10 * time.Minute, HasShift: true}}},
-		"cancel many": {func(data []byte) (any, error) { return wire.DecodeSelection(data) },
-			wire.Selection{Topic: "orders.>", Key: "k", HasKey: true,
-				From: wire.When{At: at2030}, HasFrom: true,
-				To: wire.When{At: at2030.Add(time.Millisecond)}, HasTo: true,
+			named{ops.Named{ID: "a"}, ops.Edit{Shift: -10 * time.Minute, HasShift: true}}},
+		"cancel many": {func(data []byte) (any, error) { return ops.DecodeSelection(data) },
+			ops.Selection{Topic: "orders.>", Key: "k", HasKey: true,
+				From: ops.When{At: at2030}, HasFrom: true,
+				To: ops.When{At: at2030.Add(time.Millisecond)}, HasTo: true,
 				DryRun: true}},
 		"reschedule many": {func(data []byte) (any, error) {
-			s, e, err := wire.DecodeRescheduleMany(data)
+			s, e, err := ops.DecodeRescheduleMany(data)
 			return many{s, e}, err
-		}, many{wire.Selection{All: true}, wire.Edit{Shift: time.Hour, HasShift: true}}},
-		"requeue": {func(data []byte) (any, error) { return wire.DecodeDeadOrder(data) },
-			wire.DeadOrder{One: wire.Named{ID: "a", Key: "k", Keyed: true},
+		}, many{ops.Selection{All: true}, ops.Edit{Shift: time.Hour, HasShift: true}}},
+		"requeue": {func(data []byte) (any, error) { return ops.DecodeDeadOrder(data) },
+			ops.DeadOrder{One: ops.Named{ID: "a", Key: "k", Keyed: true},
 				Delay: time.Minute, Headers: headers, HasHeaders: true, Body: []byte("x"), HasBody: true}},
 	} {
 		if got, err := c.decode(cases[name]); err != nil || !reflect.DeepEqual(got, c.want) {

@@ -1,4 +1,4 @@
-package wire_test
+package ops_test
 
 import (
 	"encoding/json"
@@ -8,15 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-var someReceipt = wire.Receipt{UID: "t-0123456789abcdef", Nonce: 0xfedcba9876543210, Topic: "orders.remind"}
+var someReceipt = ops.Receipt{UID: "t-0123456789abcdef", Nonce: 0xfedcba9876543210, Topic: "orders.remind"}
 
 func TestReceipt_IsReadOnlyAsItWasWritten(t *testing.T) {
 	t.Parallel()
 	text := someReceipt.String()
-	if got, err := wire.ParseReceipt(text); err != nil || got != someReceipt {
+	if got, err := ops.ParseReceipt(text); err != nil || got != someReceipt {
 		t.Fatalf("%s: %+v, %v", text, got, err)
 	}
 	for name, bad := range map[string]string{
@@ -24,11 +25,11 @@ func TestReceipt_IsReadOnlyAsItWasWritten(t *testing.T) {
 		"no nonce":  text[:16] + strings.Repeat("0", 16) + text[32:],
 		"no hex":    text[:16] + strings.Repeat("g", 16) + text[32:],
 		"no uid":    "i" + text[1:],
-		"wildcards": wire.Receipt{UID: someReceipt.UID, Nonce: 1, Topic: "orders.*"}.String(),
+		"wildcards": ops.Receipt{UID: someReceipt.UID, Nonce: 1, Topic: "orders.*"}.String(),
 		"spread":    text[:40] + "\n" + text[40:],
 	} {
-		_, err := wire.ParseReceipt(bad)
-		if refused := new(wire.Error); !errors.As(err, &refused) || refused.Word != wire.WordReceipt {
+		_, err := ops.ParseReceipt(bad)
+		if refused := new(wire.Error); !errors.As(err, &refused) || refused.Word != ops.WordReceipt {
 			t.Errorf("%s: %q: %v", name, bad, err)
 		}
 	}
@@ -38,7 +39,7 @@ func FuzzReceipt(f *testing.F) {
 	f.Add(someReceipt.String())
 	f.Add(strings.Repeat("0", 40))
 	f.Fuzz(func(t *testing.T, text string) {
-		if r, err := wire.ParseReceipt(text); err == nil && r.String() != text {
+		if r, err := ops.ParseReceipt(text); err == nil && r.String() != text {
 			t.Fatalf("%q is read as %+v, which is %q", text, r, r.String())
 		}
 	})
@@ -50,16 +51,16 @@ func FuzzDecodePull(f *testing.F) {
 	f.Add([]byte(`{"receipts":["a"],"delay":"1m"}`), "nack", true)
 	f.Add([]byte(`{"topics":["a","b.c"],"max":2}`), "nack", true)
 	f.Fuzz(func(t *testing.T, data []byte, verb string, many bool) {
-		if p, err := wire.DecodePull(data); err == nil && (p.Max < 1 || p.Max > wire.MaxPull || p.MaxBytes < 1 ||
+		if p, err := ops.DecodePull(data); err == nil && (p.Max < 1 || p.Max > ops.MaxPull || p.MaxBytes < 1 ||
 			p.Lease != 0 && (p.Lease < wire.LeastLease || p.Lease > wire.MostLease) || p.Wait != 0 ||
-			p.Sending < 0 || p.Sending > wire.MaxSendings || (p.Sending > 0) != (p.Attempt != "")) {
+			p.Sending < 0 || p.Sending > ops.MaxSendings || (p.Sending > 0) != (p.Attempt != "")) {
 			t.Fatalf("%q is read as %+v", data, p)
 		}
-		if p, err := wire.DecodePullAny(data); err == nil && (len(p.Topics) < 1 || len(p.Topics) > wire.MaxTopics ||
+		if p, err := ops.DecodePullAny(data); err == nil && (len(p.Topics) < 1 || len(p.Topics) > ops.MaxTopics ||
 			slices.ContainsFunc(p.Topics, func(s string) bool { return wire.CheckSubject(s) != nil })) {
 			t.Fatalf("%q is read as %+v", data, p)
 		}
-		if s, err := wire.DecodeSettlement(data, verb, many); err == nil && (len(s.Receipts) > wire.MaxPull ||
+		if s, err := ops.DecodeSettlement(data, verb, many); err == nil && (len(s.Receipts) > ops.MaxPull ||
 			many != (len(s.Receipts) > 0) || s.Delay < 0) {
 			t.Fatalf("%q is read as %+v", data, s)
 		}
@@ -68,7 +69,7 @@ func FuzzDecodePull(f *testing.F) {
 
 func TestAppendPulled_IsJSONWithEveryByte(t *testing.T) {
 	t.Parallel()
-	all := []wire.Pulled{
+	all := []ops.Pulled{
 		{ID: `a"b`, Receipt: someReceipt, Key: "k", Headers: []wire.Header{{Name: "A", Value: "1"},
 			{Name: "A", Value: "2"}, {Name: "B", Value: `"`}}, Body: []byte("text\n"), Priority: 7, Due: 1896076800001,
 			Attempt: 2, LeaseUntil: 1896076830001, LeaseMS: 30000},
@@ -76,7 +77,7 @@ func TestAppendPulled_IsJSONWithEveryByte(t *testing.T) {
 		{ID: "empty", Receipt: someReceipt, Due: 1, Attempt: 1},
 	}
 	var got struct{ Messages []map[string]any }
-	if err := json.Unmarshal(wire.AppendPulled(nil, all), &got); err != nil {
+	if err := json.Unmarshal(ops.AppendPulled(nil, all), &got); err != nil {
 		t.Fatal(err)
 	}
 	want := map[string]any{"id": `a"b`, "uid": someReceipt.UID, "topic": "orders.remind", "key": "k", "body": "text\n",

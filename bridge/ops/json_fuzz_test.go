@@ -1,12 +1,15 @@
-package wire_test
+package ops_test
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
@@ -43,11 +46,11 @@ func FuzzDecodePush(f *testing.F) {
 				(!errors.As(err, &refused) || refused.Word == "" || refused.Field == "" || refused.Detail == "") {
 				t.Fatalf("%#v is not a refusal that says what is wrong", err)
 			}
-			if !json.Valid(data) && (err == nil || refused.Word != wire.WordJSON) {
+			if !json.Valid(data) && (err == nil || refused.Word != ops.WordJSON) {
 				t.Fatalf("not JSON, and the answer is %v", err)
 			}
 		}
-		item := wire.DecodePush(data, "delayed")
+		item := ops.DecodePush(data, "delayed")
 		check(item.Err)
 		if item.Err == nil {
 			var std struct {
@@ -74,26 +77,26 @@ func FuzzDecodePush(f *testing.F) {
 				t.Fatalf("accepted, and then: %v", err)
 			}
 		}
-		items, err := wire.DecodeBatch(data, "delayed")
+		items, err := ops.DecodeBatch(data, "delayed")
 		check(err)
-		if err == nil && (len(items) == 0 || len(items) > wire.MaxBatch || !wire.IsBatch(data)) {
+		if err == nil && (len(items) == 0 || len(items) > ops.MaxBatch || !ops.IsBatch(data)) {
 			t.Fatalf("%d items", len(items))
 		}
-		_, err = wire.DecodeRef(data)
+		_, err = ops.DecodeRef(data)
 		check(err)
 		decodeSteering(t, data, check)
 		if len(bytes.TrimSpace(data)) > 0 { // nothing at all is a request of its own to these
-			check(wire.DecodeEmpty(data, "a pause"))
-			restore, err := wire.DecodeRestore(data)
-			if check(err); err == nil && (restore.Rate < 0 || restore.Rate > wire.MaxRate ||
+			check(ops.DecodeEmpty(data, "a pause"))
+			restore, err := ops.DecodeRestore(data)
+			if check(err); err == nil && (restore.Rate < 0 || restore.Rate > ops.MaxRate ||
 				restore.Topic != "" && wire.CheckPattern(restore.Topic) != nil) {
 				t.Fatalf("accepted: %+v", restore)
 			}
-			_, err = wire.DecodeRestoreOne(data)
+			_, err = ops.DecodeRestoreOne(data)
 			check(err)
-			_, err = wire.DecodeVerify(data)
+			_, err = ops.DecodeVerify(data)
 			check(err)
-			_, err = wire.DecodeRedeliver(data)
+			_, err = ops.DecodeRedeliver(data)
 			check(err)
 		}
 		if string(data) != keep {
@@ -112,7 +115,7 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 			t.Fatal("nothing at all is accepted")
 		}
 	}
-	when := func(e wire.Edit) int {
+	when := func(e ops.Edit) int {
 		n := 0
 		for _, has := range []bool{e.HasAt, e.HasDelay, e.HasShift} {
 			if has {
@@ -125,32 +128,32 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 		}
 		return n
 	}
-	order, err := wire.DecodeRejectOrder(data, "delayed")
+	order, err := ops.DecodeRejectOrder(data, "delayed")
 	if check(err); err == nil && (order.Sequence == 0) == (len(order.Sequences) == 0) {
 		t.Fatalf("accepted: %+v", order)
 	}
-	edit, err := wire.DecodeEdit(data)
+	edit, err := ops.DecodeEdit(data)
 	if check(err); err == nil && (when(edit) > 1 ||
 		when(edit) == 0 && !edit.HasPriority && !edit.HasBody && !edit.HasHeaders || edit.Version != 0) {
 		t.Fatalf("accepted: %+v", edit)
 	}
-	named, edit, err := wire.DecodeReschedule(data)
+	named, edit, err := ops.DecodeReschedule(data)
 	if check(err); err == nil && (when(edit) > 1 || named.ID == "") {
 		t.Fatalf("accepted: %+v %+v", named, edit)
 	}
-	selected := func(s wire.Selection) bool {
+	selected := func(s ops.Selection) bool {
 		return s.Topic != "" && wire.CheckPattern(s.Topic) == nil ||
 			s.Topic == "" && (s.HasKey || s.HasFrom || s.HasTo || s.All)
 	}
-	sel, err := wire.DecodeSelection(data)
+	sel, err := ops.DecodeSelection(data)
 	if check(err); err == nil && !selected(sel) {
 		t.Fatalf("accepted: %+v", sel)
 	}
-	sel, edit, err = wire.DecodeRescheduleMany(data)
+	sel, edit, err = ops.DecodeRescheduleMany(data)
 	if check(err); err == nil && (!selected(sel) || when(edit) != 1) {
 		t.Fatalf("accepted: %+v %+v", sel, edit)
 	}
-	for _, decode := range []func([]byte) (wire.DeadOrder, error){wire.DecodeDeadOrder, wire.DecodePurge} {
+	for _, decode := range []func([]byte) (ops.DeadOrder, error){ops.DecodeDeadOrder, ops.DecodePurge} {
 		o, err := decode(data)
 		if check(err); err != nil {
 			continue
@@ -160,9 +163,30 @@ func decodeSteering(t *testing.T, data []byte, checkJSON func(error)) {
 			named++
 		}
 		picks := o.Topic != "" || o.HasFrom || o.HasTo || o.HasOlder || o.All
-		if named > wire.MaxIDs || (named > 0) == picks || o.Selects() != (named == 0) ||
+		if named > ops.MaxIDs || (named > 0) == picks || o.Selects() != (named == 0) ||
 			(o.HasBody || o.HasHeaders) && o.One.ID == "" || o.Delay < 0 {
 			t.Fatalf("accepted: %+v", o)
 		}
 	}
+}
+
+func FuzzParseIfMatch(f *testing.F) {
+	for _, s := range []string{"", "*", "3", `"3"`, "0", `"`, `""`, "+3", "18446744073709551616", `W/"3"`, " 7 "} {
+		f.Add(s)
+	}
+	f.Fuzz(func(t *testing.T, s string) {
+		v, err := ops.ParseIfMatch(s)
+		if err != nil {
+			var refused *wire.Error
+			if !errors.As(err, &refused) || refused.Word != ops.WordIfMatch || refused.Detail == "" {
+				t.Fatalf("got %#v, want a refusal %s", err, ops.WordIfMatch)
+			}
+			return
+		}
+		if text := strings.Trim(s, " \t"); v == 0 && text != "" && text != "*" {
+			t.Fatalf("%q is any version", s)
+		} else if again, err := ops.ParseIfMatch(strconv.FormatUint(v, 10)); v > 0 && (err != nil || again != v) {
+			t.Fatalf("%q gives %d, which reads as %d, %v", s, v, again, err)
+		}
+	})
 }

@@ -1,4 +1,4 @@
-package wire_test
+package ops_test
 
 import (
 	"encoding/json"
@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 func TestDecodePush_SeesEverySpecialByteWhereverItStands(t *testing.T) {
@@ -20,11 +20,11 @@ func TestDecodePush_SeesEverySpecialByteWhereverItStands(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				item := wire.DecodePush([]byte(`{"topic":"a","delay":"1ms","body":`+string(quoted)+`}`), "delayed")
+				item := ops.DecodePush([]byte(`{"topic":"a","delay":"1ms","body":`+string(quoted)+`}`), "delayed")
 				if item.Err != nil || string(item.Body) != body {
 					t.Fatalf("%q came as %q, %v", body, item.Body, item.Err)
 				}
-				raw := wire.DecodePush([]byte(`{"topic":"a","delay":"1ms","body":"`+body+`"}`), "delayed")
+				raw := ops.DecodePush([]byte(`{"topic":"a","delay":"1ms","body":"`+body+`"}`), "delayed")
 				if valid := json.Valid([]byte(`"` + body + `"`)); valid != (raw.Err == nil) {
 					t.Fatalf("%q: %v, encoding/json says valid: %v", body, raw.Err, valid)
 				}
@@ -38,7 +38,7 @@ func TestFormatTime_IsRFC3339WithMilliseconds(t *testing.T) {
 	for range 2000 {
 		ms := rand.Int64N(253_402_300_800_000-1) + 1 // to the end of the year 9999
 		want := time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z")
-		if got := wire.FormatTime(ms); got != want {
+		if got := ops.FormatTime(ms); got != want {
 			t.Fatalf("%d: got %s, want %s", ms, got, want)
 		}
 	}

@@ -1,8 +1,10 @@
-package wire
+package ops
 
 import (
 	"strings"
 	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // When is a moment as a caller names it: a time, or a duration before or after now.
@@ -15,19 +17,19 @@ type When struct {
 // ParseWhen reads a time as ParseAt does, or a duration as ParseDelay does. The duration needs a unit here: a bare
 // number is unix milliseconds. A refusal names the field, and its word is "invalid_" followed by the field.
 func ParseWhen(s, field string) (When, error) {
-	if allDigits(s) || strings.Contains(s, ":") || strings.LastIndexByte(s, '-') > 0 { // a time, or intended as one
-		at, err := ParseTime(s, field)
+	if wire.AllDigits(s) || strings.Contains(s, ":") || strings.LastIndexByte(s, '-') > 0 { // a time, or intended as one
+		at, err := wire.ParseTime(s, field)
 		return When{At: at}, err
 	}
-	d, problem := span(s)
+	d, problem := wire.Span(s)
 	switch {
 	case s == "":
 		problem = "is empty; " + wantWhen
-	case strings.HasSuffix(problem, "is not a duration; "+wantSpan):
-		problem = quote(s) + " is neither a time nor a duration; " + wantWhen
+	case strings.HasSuffix(problem, "is not a duration; "+wire.WantSpan):
+		problem = wire.Quote(s) + " is neither a time nor a duration; " + wantWhen
 	}
 	if problem != "" {
-		return When{}, invalid(field, problem)
+		return When{}, wire.Invalid(field, problem)
 	}
 	return When{Span: d, Relative: true}, nil
 }

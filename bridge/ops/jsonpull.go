@@ -1,4 +1,4 @@
-package wire
+package ops
 
 import (
 	"encoding/base64"
@@ -9,6 +9,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // The fields of the requests of consumers that pull.
@@ -61,8 +63,8 @@ func DecodePullAny(data []byte) (Pull, error) {
 	all := func(p *Pull) []field {
 		return append(p.fields(), field{FieldTopics, func(f *fields) {
 			f.list(MaxTopics, func() {
-				if topic := f.checked(CheckOneTopic); slices.Contains(p.Topics, topic) {
-					f.invalid("have " + quote(topic) + " twice")
+				if topic := f.checked(wire.CheckOneTopic); slices.Contains(p.Topics, topic) {
+					f.invalid("have " + wire.Quote(topic) + " twice")
 				} else {
 					p.Topics = append(p.Topics, topic)
 				}
@@ -71,7 +73,7 @@ func DecodePullAny(data []byte) (Pull, error) {
 	}
 	return decode(data, "a pull", all, func(p *Pull) error {
 		if len(p.Topics) == 0 {
-			return invalid(FieldTopics, fmt.Sprintf("are missing; want 1 to %d", MaxTopics))
+			return wire.Invalid(FieldTopics, fmt.Sprintf("are missing; want 1 to %d", MaxTopics))
 		}
 		return p.check()
 	})
@@ -82,7 +84,7 @@ func (p *Pull) fields() []field {
 	return []field{
 		{FieldMax, func(f *fields) { p.Max = f.whole(1, MaxPull) }},
 		{FieldWait, func(f *fields) { p.Wait = parsed(f, f.span, ParseWait) }},
-		{FieldLease, func(f *fields) { p.Lease = parsed(f, f.span, ParseLease) }},
+		{wire.FieldLease, func(f *fields) { p.Lease = parsed(f, f.span, wire.ParseLease) }},
 		{FieldConsumer, func(f *fields) { p.Consumer = f.checked(checkWord(FieldConsumer)) }},
 		{FieldToken, func(f *fields) { p.Attempt = f.checked(checkWord(FieldToken)) }},
 		{FieldSending, func(f *fields) { p.Sending = f.whole(1, MaxSendings) }},
@@ -93,9 +95,9 @@ func (p *Pull) fields() []field {
 func (p *Pull) check() error {
 	switch {
 	case p.Sending > 0 && p.Attempt == "":
-		return invalid(FieldSending, "needs "+FieldToken)
+		return wire.Invalid(FieldSending, "needs "+FieldToken)
 	case p.Sending == 0 && p.Attempt != "":
-		return invalid(FieldSending, fmt.Sprintf("is missing; want 1, and in the repeats of an %s 2 to %d", FieldToken,
+		return wire.Invalid(FieldSending, fmt.Sprintf("is missing; want 1, and in the repeats of an %s 2 to %d", FieldToken,
 			MaxSendings))
 	}
 	return nil
@@ -103,9 +105,9 @@ func (p *Pull) check() error {
 
 // ParseWait reads how long a poll waits, in the same form as a delay: at most MaxWait.
 func ParseWait(s string) (time.Duration, error) {
-	d, err := ParseSpan(s, FieldWait)
+	d, err := wire.ParseSpan(s, FieldWait)
 	if err == nil && d > MaxWait {
-		return 0, invalid(FieldWait, quote(s)+" is too long, the limit is 60s")
+		return 0, wire.Invalid(FieldWait, wire.Quote(s)+" is too long, the limit is 60s")
 	}
 	return d, err
 }
@@ -118,13 +120,13 @@ func checkWord(field string) func(s string) error {
 		case len(s) > MaxConsumer:
 			problem = fmt.Sprintf("has %d bytes, the limit is %d", len(s), MaxConsumer)
 		case !utf8.ValidString(s):
-			problem = quote(s) + " is not valid UTF-8"
+			problem = wire.Quote(s) + " is not valid UTF-8"
 		case strings.IndexFunc(s, unicode.IsControl) >= 0:
-			problem = quote(s) + " contains a control character"
+			problem = wire.Quote(s) + " contains a control character"
 		default:
 			return nil
 		}
-		return invalid(field, problem)
+		return wire.Invalid(field, problem)
 	}
 }
 
@@ -153,9 +155,9 @@ type Settlement struct {
 // of dead and {"lease":"1m"} of an extend, which needs it; and with many {"receipts":["...", ...]}.
 func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 	all := func(s *Settlement) (list []field) {
-		reason := field{FieldReason, func(f *fields) {
+		reason := field{wire.FieldReason, func(f *fields) {
 			text, _ := f.string()
-			s.Reason = CleanReason(text)
+			s.Reason = wire.CleanReason(text)
 		}}
 		switch verb {
 		case VerbNack:
@@ -163,7 +165,7 @@ func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 		case VerbDead:
 			list = []field{reason}
 		case VerbExtend:
-			list = []field{{FieldLease, func(f *fields) { s.Lease = parsed(f, f.span, ParseLease) }}}
+			list = []field{{wire.FieldLease, func(f *fields) { s.Lease = parsed(f, f.span, wire.ParseLease) }}}
 		}
 		if many {
 			list = append(list, field{FieldReceipts, func(f *fields) {
@@ -178,9 +180,9 @@ func DecodeSettlement(data []byte, verb string, many bool) (Settlement, error) {
 	return decode(data, verb, all, func(s *Settlement) error {
 		switch {
 		case verb == VerbExtend && s.Lease == 0:
-			return invalid(FieldLease, "is missing; it says how long to hold the message from now")
+			return wire.Invalid(wire.FieldLease, "is missing; it says how long to hold the message from now")
 		case many && len(s.Receipts) == 0:
-			return invalid(FieldReceipts, fmt.Sprintf("are missing; want 1 to %d", MaxPull))
+			return wire.Invalid(FieldReceipts, fmt.Sprintf("are missing; want 1 to %d", MaxPull))
 		}
 		return nil
 	})
@@ -191,7 +193,7 @@ type Pulled struct {
 	ID         string // the producer's id, else the uid
 	Receipt    Receipt
 	Key        string
-	Headers    []Header // by name
+	Headers    []wire.Header // by name
 	Body       []byte
 	Priority   uint8
 	Due        int64 // unix milliseconds
@@ -312,7 +314,8 @@ func ParseReceipt(s string) (Receipt, error) {
 	if r, ok := parseReceipt(s); ok {
 		return r, nil
 	}
-	return Receipt{}, &Error{Word: WordReceipt, Field: FieldReceipt, Detail: quote(s) + " is not a receipt of a pull"}
+	return Receipt{}, &wire.Error{Word: WordReceipt, Field: FieldReceipt,
+		Detail: wire.Quote(s) + " is not a receipt of a pull"}
 }
 
 func parseReceipt(s string) (r Receipt, ok bool) {
@@ -321,10 +324,10 @@ func parseReceipt(s string) (r Receipt, ok bool) {
 	}
 	uid, nonce, rest := uidMark+s[:uidDigits], s[uidDigits:uidDigits+hexDigits], s[uidDigits+hexDigits:]
 	number, err := strconv.ParseUint(nonce, 16, 64)
-	if err != nil || number == 0 || checkUID(uid) != nil {
+	if err != nil || number == 0 || wire.CheckUID(uid) != nil {
 		return r, false
 	}
 	topic, err := base64.RawURLEncoding.DecodeString(rest)
 	r = Receipt{UID: uid, Nonce: number, Topic: string(topic)}
-	return r, err == nil && CheckSubject(r.Topic) == nil && r.String() == s
+	return r, err == nil && wire.CheckSubject(r.Topic) == nil && r.String() == s
 }

@@ -1,11 +1,11 @@
-package answer_test
+package ops_test
 
 import (
 	"errors"
 	"strings"
 	"testing"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -15,12 +15,12 @@ func TestLimits_RefuseAStatusBesideAnEmptyBody(t *testing.T) {
 	t.Parallel()
 	m := &message.Message{Topic: "orders", Body: []byte("x")}
 	m.Headers = []message.Header{{Name: "status", Value: "503"}}
-	if err := (answer.Limits{}).Fits(m); err != nil {
+	if err := (ops.Limits{}).Fits(m); err != nil {
 		t.Error(err)
 	}
 	m.Body = nil
 	refused := new(wire.Error)
-	if !errors.As((answer.Limits{}).Fits(m), &refused) || refused.Word != wire.WordHeader || refused.Field != "status" {
+	if !errors.As((ops.Limits{}).Fits(m), &refused) || refused.Word != wire.WordHeader || refused.Field != "status" {
 		t.Errorf("got %v", refused)
 	}
 }
@@ -31,17 +31,17 @@ func TestLimits_AreThoseOfAPush(t *testing.T) {
 	push := wire.Push{ID: "order", Key: "k", Topic: "orders", Attempt: 2, Reason: "no database",
 		Headers: []wire.Header{{Name: "X", Value: "1"}}}
 	body := []byte(strings.Repeat("x", 100))
-	asked := answer.Push(&push, body)
+	asked := ops.Push(&push, body)
 	m := &message.Message{ID: asked.ID, Key: asked.Key, Topic: asked.Topic, Headers: asked.Headers, Body: body}
 	most := push.DeliveredSize(len(body))
 	for _, c := range []struct {
-		limits answer.Limits
+		limits ops.Limits
 		fits   bool
 	}{
-		{answer.Limits{}, true}, {answer.Limits{Payload: int64(most)}, true},
-		{answer.Limits{Payload: int64(most) - 1}, false},
-		{answer.Limits{Content: 1000, Payload: int64(most) - 1}, false},
-		{answer.Limits{Content: 100, Payload: int64(most)}, false},
+		{ops.Limits{}, true}, {ops.Limits{Payload: int64(most)}, true},
+		{ops.Limits{Payload: int64(most) - 1}, false},
+		{ops.Limits{Content: 1000, Payload: int64(most) - 1}, false},
+		{ops.Limits{Content: 100, Payload: int64(most)}, false},
 	} {
 		err := c.limits.Fits(m)
 		if refused := new(wire.Error); (err == nil) != c.fits ||

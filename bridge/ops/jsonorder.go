@@ -1,4 +1,4 @@
-package wire
+package ops
 
 import (
 	"fmt"
@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // Rejected is a push by tag that NATS acknowledged and tarry refused.
@@ -38,11 +40,11 @@ func (r *Rejected) SetBody(body []byte) {
 
 // RejectOrder selects the rejects to push again, and says with what changes.
 type RejectOrder struct {
-	Sequence  uint64   // one, or
-	Sequences []uint64 // several
-	Topic     string   // replaces the topic that was sent; empty: unchanged
-	Set       []Header // replace the headers of the same name
-	Drop      []string // removed headers
+	Sequence  uint64        // one, or
+	Sequences []uint64      // several
+	Topic     string        // replaces the topic that was sent; empty: unchanged
+	Set       []wire.Header // replace the headers of the same name
+	Drop      []string      // removed headers
 }
 
 // The fields of a RejectOrder.
@@ -70,8 +72,8 @@ func DecodeRejectOrder(data []byte, prefix string) (RejectOrder, error) {
 				o.Sequences = []uint64{}
 				f.list(MaxIDs, func() { o.Sequences = append(o.Sequences, f.sequence()) })
 			}},
-			{FieldTopic, func(f *fields) {
-				o.Topic = f.checked(func(topic string) error { return CheckTarget(topic, prefix) })
+			{wire.FieldTopic, func(f *fields) {
+				o.Topic = f.checked(func(topic string) error { return wire.CheckTarget(topic, prefix) })
 			}},
 			{FieldSet, func(f *fields) { o.Set = f.replaced() }},
 			{FieldDrop, func(f *fields) {
@@ -90,14 +92,14 @@ func (f *fields) sequence() uint64 {
 	return parsed(f, f.number, func(text string) (uint64, error) {
 		n, err := strconv.ParseUint(text, 10, 64)
 		if err != nil || n == 0 {
-			return 0, invalid(f.name, quote(text)+" is not a whole number from 1")
+			return 0, wire.Invalid(f.name, wire.Quote(text)+" is not a whole number from 1")
 		}
 		return n, nil
 	})
 }
 
 // replaced reads the headers that replace others; each value is a string.
-func (f *fields) replaced() (set []Header) {
+func (f *fields) replaced() (set []wire.Header) {
 	if f.s.next() != '{' {
 		f.s.skip(1)
 		f.invalid("is not an object of strings")
@@ -106,26 +108,26 @@ func (f *fields) replaced() (set []Header) {
 	f.s.object(func(raw []byte) {
 		name := string(raw)
 		switch {
-		case !isToken(name):
-			f.refuse(&Error{Word: WordHeader, Field: FieldSet,
-				Detail: "contains the name " + quote(name) + ", which no header can have"})
+		case !wire.IsHeaderName(name):
+			f.refuse(&wire.Error{Word: wire.WordHeader, Field: FieldSet,
+				Detail: "contains the name " + wire.Quote(name) + ", which no header can have"})
 		case len(set) >= maxChanges:
-			f.refuse(&Error{Word: WordTooLarge, Field: FieldSet,
+			f.refuse(&wire.Error{Word: wire.WordTooLarge, Field: FieldSet,
 				Detail: fmt.Sprintf("has more than %d headers", maxChanges)})
 		}
 		if f.s.next() != '"' {
 			f.s.skip(2)
-			f.refuse(&Error{Word: WordHeader, Field: quoteName(name),
+			f.refuse(&wire.Error{Word: wire.WordHeader, Field: wire.QuoteName(name),
 				Detail: "is not a string; to leave a header out name it in " + FieldDrop})
 			return
 		}
 		text, _ := f.s.text()
 		value := string(text)
-		if p := valueProblem(value); p != "" {
-			f.refuse(&Error{Word: WordHeader, Field: quoteName(name), Detail: p})
+		if p := wire.ValueProblem(value); p != "" {
+			f.refuse(&wire.Error{Word: wire.WordHeader, Field: wire.QuoteName(name), Detail: p})
 		}
 		if f.bad == nil {
-			set = append(set, Header{Name: name, Value: value})
+			set = append(set, wire.Header{Name: name, Value: value})
 		}
 	})
 	return set
@@ -134,9 +136,9 @@ func (f *fields) replaced() (set []Header) {
 func (o *RejectOrder) check() error {
 	switch {
 	case o.Sequence == 0 && o.Sequences == nil, o.Sequences != nil && len(o.Sequences) == 0:
-		return invalid(FieldSequence, "is missing; want a sequence, or sequences, as the list of rejects has them")
+		return wire.Invalid(FieldSequence, "is missing; want a sequence, or sequences, as the list of rejects has them")
 	case o.Sequence != 0 && o.Sequences != nil:
-		return invalid(FieldSequences, "and sequence are both given; want one of them")
+		return wire.Invalid(FieldSequences, "and sequence are both given; want one of them")
 	}
 	return nil
 }
@@ -182,7 +184,7 @@ type DeadOrder struct {
 	All      bool
 
 	Delay      time.Duration
-	Headers    []Header
+	Headers    []wire.Header
 	HasHeaders bool
 	Body       []byte
 	HasBody    bool
@@ -214,19 +216,19 @@ func DecodePurge(data []byte) (DeadOrder, error) {
 
 func (o *DeadOrder) fields() []field {
 	return []field{
-		{FieldID, func(f *fields) {
+		{wire.FieldID, func(f *fields) {
 			if o.One.ID, _ = f.string(); o.One.ID == "" {
 				f.invalid("is empty")
 			}
 		}},
-		{FieldKey, func(f *fields) { o.One.Key, o.One.Keyed = f.string() }},
+		{wire.FieldKey, func(f *fields) { o.One.Key, o.One.Keyed = f.string() }},
 		{FieldIDs, func(f *fields) { o.IDs = f.ids() }},
 		// the topic of one message, else a pattern: check distinguishes them
-		{FieldTopic, func(f *fields) { o.Topic = f.checked(CheckPattern) }},
+		{wire.FieldTopic, func(f *fields) { o.Topic = f.checked(wire.CheckPattern) }},
 		{FieldFrom, func(f *fields) { o.From, o.HasFrom = f.when(), true }},
 		{FieldTo, func(f *fields) { o.To, o.HasTo = f.when(), true }},
 		{FieldOlder, func(f *fields) {
-			older := func(text string) (time.Duration, error) { return ParseSpan(text, FieldOlder) }
+			older := func(text string) (time.Duration, error) { return wire.ParseSpan(text, FieldOlder) }
 			o.Older, o.HasOlder = parsed(f, f.span, older), true
 		}},
 		{FieldAll, func(f *fields) { o.All = f.bool() }},
@@ -254,7 +256,7 @@ func (f *fields) ids() []string {
 
 func (o *DeadOrder) check() error {
 	if o.One.ID != "" && o.IDs == nil && o.Topic != "" {
-		if err := CheckSubject(o.Topic); err != nil {
+		if err := wire.CheckSubject(o.Topic); err != nil {
 			return err
 		}
 		o.One.Topic, o.Topic = o.Topic, ""
@@ -262,25 +264,25 @@ func (o *DeadOrder) check() error {
 	bounded := o.Topic != "" || o.HasFrom || o.HasTo || o.HasOlder
 	switch {
 	case o.IDs != nil && len(o.IDs) == 0:
-		return invalid(FieldIDs, fmt.Sprintf("are empty; want 1 to %d", MaxIDs))
+		return wire.Invalid(FieldIDs, fmt.Sprintf("are empty; want 1 to %d", MaxIDs))
 	case o.One.ID != "" && o.IDs != nil:
-		return invalid(FieldIDs, "and id are both given; want one of them")
+		return wire.Invalid(FieldIDs, "and id are both given; want one of them")
 	case !o.Selects() && (bounded || o.All):
 		if o.IDs == nil {
-			return invalid(FieldID, "and a topic, a time or all are both given; want one of them")
+			return wire.Invalid(wire.FieldID, "and a topic, a time or all are both given; want one of them")
 		}
-		return invalid(FieldIDs, "and a topic, a time or all are both given; want one of them")
+		return wire.Invalid(FieldIDs, "and a topic, a time or all are both given; want one of them")
 	case o.One.Keyed && o.One.ID == "":
-		return &Error{Word: WordKey, Field: FieldKey, Detail: "requires exactly one id"}
+		return &wire.Error{Word: wire.WordKey, Field: wire.FieldKey, Detail: "requires exactly one id"}
 	case o.Selects() && !bounded && !o.All:
-		return &Error{Word: WordSelection, Field: "order",
+		return &wire.Error{Word: WordSelection, Field: "order",
 			Detail: `is empty; want an id, ids, a topic, from, to or older, or "all":true for every dead message`}
 	case o.HasOlder && (o.HasFrom || o.HasTo):
-		return invalid(FieldOlder, "and from and to exclude each other")
+		return wire.Invalid(FieldOlder, "and from and to exclude each other")
 	case o.One.ID == "" && o.HasHeaders:
-		return &Error{Word: WordHeader, Field: FieldHeaders, Detail: "require exactly one id"}
+		return &wire.Error{Word: wire.WordHeader, Field: wire.FieldHeaders, Detail: "require exactly one id"}
 	case o.One.ID == "" && o.HasBody:
-		return &Error{Word: WordBody, Field: FieldBody, Detail: "requires exactly one id"}
+		return &wire.Error{Word: WordBody, Field: wire.FieldBody, Detail: "requires exactly one id"}
 	}
 	from, to := o.From, o.To
 	if from.Relative && to.Relative { // back from now: the longer is the earlier
@@ -324,7 +326,7 @@ func DecodeRestore(data []byte) (Restore, error) {
 		r.Overdue = true
 		return []field{
 			{FieldOverdue, func(f *fields) { r.Overdue = f.bool() }},
-			{FieldTopic, func(f *fields) { r.Topic = f.checked(CheckPattern) }},
+			{wire.FieldTopic, func(f *fields) { r.Topic = f.checked(wire.CheckPattern) }},
 			{FieldDryRun, func(f *fields) { r.DryRun = f.bool() }},
 			{FieldRate, func(f *fields) { r.Rate = f.count(MaxRate) }},
 		}
@@ -367,12 +369,12 @@ func DecodeRedeliver(data []byte) (Redeliver, error) {
 	return decode(data, "a redeliver", func(r *Redeliver) []field {
 		return []field{
 			{FieldSince, func(f *fields) { r.Since, given = f.when(), true }},
-			{FieldTopic, func(f *fields) { r.Topic = f.checked(CheckPattern) }},
+			{wire.FieldTopic, func(f *fields) { r.Topic = f.checked(wire.CheckPattern) }},
 			{FieldDryRun, func(f *fields) { r.DryRun = f.bool() }},
 		}
 	}, func(*Redeliver) error {
 		if !given {
-			return invalid(FieldSince, "is missing; "+wantWhen)
+			return wire.Invalid(FieldSince, "is missing; "+wantWhen)
 		}
 		return nil
 	})

@@ -1,19 +1,21 @@
-package wire_test
+package ops_test
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"reflect"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 func TestDecodePush_ReadsEveryField(t *testing.T) {
 	t.Parallel()
-	item := wire.DecodePush([]byte(
+	item := ops.DecodePush([]byte(
 		` {"topic":"orders.created","body":"h\u00e9llo \ud83d\ude00\n","headers":{"X-B":["2","1"],"x-a":"Zo\u00eb"},
 		"delay":"20m","id":"order-7131","key":"customer 9","on_duplicate":"reject","deliver":"mq",
 		"priority":255,"ttl":"3600000ms","attempt":2,
@@ -56,7 +58,7 @@ func TestDecodePush_ReadsTimesAndDelaysInBothForms(t *testing.T) {
 		`"delay":0,"on_duplicate":"debounce","max_wait":"60s"`: {DelayText: "0", OnDuplicate: "debounce",
 			MaxWait: time.Minute},
 	} {
-		item := wire.DecodePush([]byte(`{"topic":"t",`+text+`}`), "delayed")
+		item := ops.DecodePush([]byte(`{"topic":"t",`+text+`}`), "delayed")
 		if want.Topic = "t"; !want.HasAt && want.DelayText == "" && want.Attempt == 0 {
 			wantRefusal(t, item.Err, wire.WordAt, wire.FieldAt)
 			continue
@@ -73,8 +75,8 @@ func TestDecodePush_ReadsTimesAndDelaysInBothForms(t *testing.T) {
 func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ json, word, field string }{
-		{`{"topic":"a","delay":"1s","dealy":"2s"}`, wire.WordUnknownField, `"dealy"`},
-		{`{"topic":"a","delay":"1s","delay":"1s"}`, wire.WordRepeatedField, "delay"},
+		{`{"topic":"a","delay":"1s","dealy":"2s"}`, ops.WordUnknownField, `"dealy"`},
+		{`{"topic":"a","delay":"1s","delay":"1s"}`, ops.WordRepeatedField, "delay"},
 		{`{"topic":"a"}`, wire.WordNoDelay, "delay"},
 		{`{"topic":"a","delay":null}`, wire.WordNoDelay, "delay"},
 		{`{"topic":"a","delay":"1s","at":1896076800000}`, wire.WordDelayAndAt, "delay"},
@@ -122,20 +124,20 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 		{`{"topic":"a","delay":"1s","lease":"1m","deliver":"mq"}`, wire.WordLease, "lease"},
 		{`{"topic":"a","delay":"1s","on_duplicate":"merge"}`, wire.WordOnDuplicate, "on_duplicate"},
 		{`{"topic":"a","delay":"1s","on_duplicate":3}`, wire.WordOnDuplicate, "on_duplicate"},
-		{`{"topic":"a","delay":"1s","body":{"a":1}}`, wire.WordBody, "body"},
-		{`{"topic":"a","delay":"1s","body":"a","body_base64":"YQ=="}`, wire.WordBody, "body"},
-		{`{"topic":"a","delay":"1s","body":"a","body_json":1}`, wire.WordBody, "body"},
-		{`{"topic":"a","delay":"1s","body":"a","body_json":null}`, wire.WordBody, "body"},
-		{`{"topic":"a","delay":"1s","body_json":1,"body_base64":"YQ=="}`, wire.WordBody, "body"},
-		{`{"topic":"a","delay":"1s","body_json":1,"body_json":1}`, wire.WordRepeatedField, "body_json"},
-		{`{"topic":"a","delay":"1s","body_json":{]}`, wire.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","body":{"a":1}}`, ops.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body":"a","body_base64":"YQ=="}`, ops.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body":"a","body_json":1}`, ops.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body":"a","body_json":null}`, ops.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body_json":1,"body_base64":"YQ=="}`, ops.WordBody, "body"},
+		{`{"topic":"a","delay":"1s","body_json":1,"body_json":1}`, ops.WordRepeatedField, "body_json"},
+		{`{"topic":"a","delay":"1s","body_json":{]}`, ops.WordJSON, "request"},
 		{`{"topic":"a","delay":"1s","headers":{"Status":["paid"]},"body":null}`, wire.WordHeader, "Status"},
-		{`{"topic":"a","delay":"1s","body_base64":"YQ"}`, wire.WordBody, "body_base64"},
+		{`{"topic":"a","delay":"1s","body_base64":"YQ"}`, ops.WordBody, "body_base64"},
 		{`{"topic":"a","delay":"1s","body_base64":"Y\u0051=="}`, "", ""},
 		{`{"topic":"a","delay":"1s","headers":[]}`, wire.WordHeader, "headers"},
 		{`{"topic":"a","delay":"1s","headers":{"a":1}}`, wire.WordHeader, "a"},
 		{`{"topic":"a","delay":"1s","headers":{"a":["1",["2"]]}}`, wire.WordHeader, "a"},
-		{`{"topic":"a","delay":"1s","headers":{"a":"1","a":"2"}}`, wire.WordRepeatedField, "a"},
+		{`{"topic":"a","delay":"1s","headers":{"a":"1","a":"2"}}`, ops.WordRepeatedField, "a"},
 		{`{"topic":"a","delay":"1s","headers":{"a b":"1"}}`, wire.WordHeader, "headers"},
 		{`{"topic":"a","delay":"1s","headers":{"a":"1\r\nb: 2"}}`, wire.WordHeader, "a"},
 		{`{"topic":"a","delay":"1s","headers":{"Nats-Rollup":"sub"}}`, wire.WordHeader, "Nats-Rollup"},
@@ -148,21 +150,21 @@ func TestDecodePush_RefusesByFieldAndWord(t *testing.T) {
 		{`{"topic":"a","delay":"1s","headers":{"a":"` + strings.Repeat("v", wire.MaxHeaders) + `"}}`,
 			wire.WordTooLarge, "headers"},
 		{`{"topic":"a","delay":"1s","headers":{` + nulls(20_000) + `}}`, wire.WordTooLarge, "headers"},
-		{`[]`, wire.WordJSON, "push"},
-		{`null`, wire.WordJSON, "push"},
-		{``, wire.WordJSON, "request"},
-		{`{"topic":"a","delay":"1s"`, wire.WordJSON, "request"},
-		{`{"topic":"a","delay":"1s"}}`, wire.WordJSON, "request"},
-		{`{"topic":"a","delay":"1s",}`, wire.WordJSON, "request"},
-		{`{"topic":"a","delay":01}`, wire.WordJSON, "request"},
-		{`{"topic":"a","delay":nul}`, wire.WordJSON, "request"},
-		{`{"topic":"a","delay":"1s","body":"\ud83d"}`, wire.WordJSON, "request"},
-		{`{"topic":"a","delay":"1s","body":"\x"}`, wire.WordJSON, "request"},
-		{"{\"topic\":\"a\",\"delay\":\"1s\",\"body\":\"\xff\"}", wire.WordJSON, "request"},
-		{"{\"topic\":\"a\",\"delay\":\"1s\",\"body\":\"\n\"}", wire.WordJSON, "request"},
-		{`{"topic":"a","delay":"1s","x":` + strings.Repeat("[", 100_000), wire.WordJSON, "request"},
+		{`[]`, ops.WordJSON, "push"},
+		{`null`, ops.WordJSON, "push"},
+		{``, ops.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s"`, ops.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s"}}`, ops.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s",}`, ops.WordJSON, "request"},
+		{`{"topic":"a","delay":01}`, ops.WordJSON, "request"},
+		{`{"topic":"a","delay":nul}`, ops.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","body":"\ud83d"}`, ops.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","body":"\x"}`, ops.WordJSON, "request"},
+		{"{\"topic\":\"a\",\"delay\":\"1s\",\"body\":\"\xff\"}", ops.WordJSON, "request"},
+		{"{\"topic\":\"a\",\"delay\":\"1s\",\"body\":\"\n\"}", ops.WordJSON, "request"},
+		{`{"topic":"a","delay":"1s","x":` + strings.Repeat("[", 100_000), ops.WordJSON, "request"},
 	} {
-		item := wire.DecodePush([]byte(c.json), "delayed")
+		item := ops.DecodePush([]byte(c.json), "delayed")
 		if c.word == "" {
 			if item.Err != nil {
 				t.Errorf("%.80s: %v", c.json, item.Err)
@@ -181,16 +183,16 @@ func TestDecodeBatch_AnswersEachPushInItsPlace(t *testing.T) {
 	t.Parallel()
 	data := []byte(
 		`{"messages":[{"topic":"a","delay":"1s","body":"1"},{"topic":"a..b","delay":"1s"},7,{"topic":"c","delay":"5ms"}]}`)
-	if !wire.IsBatch(data) || wire.IsBatch([]byte(`{"topic":"messages"}`)) || wire.IsBatch(nil) ||
-		wire.IsBatch([]byte(`{`)) {
+	if !ops.IsBatch(data) || ops.IsBatch([]byte(`{"topic":"messages"}`)) || ops.IsBatch(nil) ||
+		ops.IsBatch([]byte(`{`)) {
 		t.Error("a batch is recognized by its first field")
 	}
-	items, err := wire.DecodeBatch(data, "delayed")
+	items, err := ops.DecodeBatch(data, "delayed")
 	if err != nil || len(items) != 4 {
 		t.Fatalf("got %d items, %v", len(items), err)
 	}
 	wantRefusal(t, items[1].Err, wire.WordTopic, wire.FieldTopic)
-	wantRefusal(t, items[2].Err, wire.WordJSON, "push")
+	wantRefusal(t, items[2].Err, ops.WordJSON, "push")
 	if items[0].Err != nil || string(items[0].Body) != "1" || items[3].Err != nil || items[3].Push.Topic != "c" {
 		t.Errorf("got %+v", items)
 	}
@@ -200,64 +202,64 @@ func TestDecodeBatch_RefusesAsAWhole(t *testing.T) {
 	t.Parallel()
 	one := `{"topic":"a","delay":"1s"}`
 	many := func(n int) string { return `{"messages":[` + strings.Repeat(one+",", n-1) + one + `]}` }
-	if items, err := wire.DecodeBatch([]byte(many(wire.MaxBatch)), "delayed"); err != nil ||
-		len(items) != wire.MaxBatch {
-		t.Fatalf("%d are allowed: got %d, %v", wire.MaxBatch, len(items), err)
+	if items, err := ops.DecodeBatch([]byte(many(ops.MaxBatch)), "delayed"); err != nil ||
+		len(items) != ops.MaxBatch {
+		t.Fatalf("%d are allowed: got %d, %v", ops.MaxBatch, len(items), err)
 	}
 	for _, c := range []struct{ json, word, field string }{
-		{many(wire.MaxBatch + 1), wire.WordTooLarge, "messages"},
-		{`{"messages":[]}`, wire.WordJSON, "messages"},
-		{`{}`, wire.WordJSON, "messages"},
-		{`{"messages":{}}`, wire.WordJSON, "messages"},
-		{`{"messages":[` + one + `],"messages":[]}`, wire.WordRepeatedField, "messages"},
-		{`{"messages":[` + one + `],"delay":"1ms"}`, wire.WordUnknownField, `"delay"`},
-		{`{"messages":[` + one + `}`, wire.WordJSON, "request"},
-		{`{"messages":[` + one + ` ` + one + `]}`, wire.WordJSON, "request"},
+		{many(ops.MaxBatch + 1), wire.WordTooLarge, "messages"},
+		{`{"messages":[]}`, ops.WordJSON, "messages"},
+		{`{}`, ops.WordJSON, "messages"},
+		{`{"messages":{}}`, ops.WordJSON, "messages"},
+		{`{"messages":[` + one + `],"messages":[]}`, ops.WordRepeatedField, "messages"},
+		{`{"messages":[` + one + `],"delay":"1ms"}`, ops.WordUnknownField, `"delay"`},
+		{`{"messages":[` + one + `}`, ops.WordJSON, "request"},
+		{`{"messages":[` + one + ` ` + one + `]}`, ops.WordJSON, "request"},
 	} {
-		_, err := wire.DecodeBatch([]byte(c.json), "delayed")
+		_, err := ops.DecodeBatch([]byte(c.json), "delayed")
 		wantRefusal(t, err, c.word, c.field)
 	}
 }
 
 func TestDecodeRef_TellsAnEmptyKeyFromNone(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]wire.Named{
+	for text, want := range map[string]ops.Named{
 		`{"id":"a","key":""}`:                   {ID: "a", Keyed: true},
 		`{"id":"a"}`:                            {ID: "a"},
 		`{"id":"a","topic":"mail.x","key":"k"}`: {ID: "a", Topic: "mail.x", Key: "k", Keyed: true},
 		`{"topic":null,"id":"a"}`:               {ID: "a"},
 	} {
-		if got, err := wire.DecodeRef([]byte(text)); err != nil || got != want {
+		if got, err := ops.DecodeRef([]byte(text)); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
 	for text, want := range map[string][2]string{
-		``:                            {wire.WordJSON, "request"},
+		``:                            {ops.WordJSON, "request"},
 		`{}`:                          {wire.WordID, "id"},
 		`{"id":7}`:                    {wire.WordID, "id"},
-		`{"id":"a","id":""}`:          {wire.WordRepeatedField, "id"},
-		`{"id":"a","x":{}}`:           {wire.WordUnknownField, `"x"`},
+		`{"id":"a","id":""}`:          {ops.WordRepeatedField, "id"},
+		`{"id":"a","x":{}}`:           {ops.WordUnknownField, `"x"`},
 		`{"id":"a","topic":""}`:       {wire.WordTopic, "topic"},
 		`{"id":"a","topic":"mail.*"}`: {wire.WordTopic, "topic"},
 		`{"id":"a","topic":7}`:        {wire.WordTopic, "topic"},
-		`{"id":"a"`:                   {wire.WordJSON, "request"},
-		`"a"`:                         {wire.WordJSON, "request"},
+		`{"id":"a"`:                   {ops.WordJSON, "request"},
+		`"a"`:                         {ops.WordJSON, "request"},
 	} {
-		_, err := wire.DecodeRef([]byte(text))
+		_, err := ops.DecodeRef([]byte(text))
 		wantRefusal(t, err, want[0], want[1])
 	}
 }
 
 func TestAppendResults_IsJSONInTheFormOfTheContract(t *testing.T) {
 	t.Parallel()
-	text := wire.AppendResults(nil, []wire.Result{
-		{Answer: wire.Answer{ID: "a \"b\" é\x01", UID: "t-1", Due: 1896076800001, State: "waiting", Version: 1,
-			Durable: wire.DurableRedis}},
-		{Problem: &wire.Problem{Status: 409, Word: "duplicate_id", Detail: "taken", UID: "t-2"}},
-		{Answer: wire.Answer{ID: "b", UID: "t-3", Due: 1896076800000, State: "delivered", Version: 3,
-			Durable: wire.DurableRedis, Duplicate: true}},
-		{Answer: wire.Answer{ID: "c", UID: "t-4", Due: 1896076800000, State: "waiting", Version: 2,
-			Durable: wire.DurableRedis, Merged: true}},
+	text := ops.AppendResults(nil, []ops.Result{
+		{Answer: ops.Answer{ID: "a \"b\" é\x01", UID: "t-1", Due: 1896076800001, State: "waiting", Version: 1,
+			Durable: ops.DurableRedis}},
+		{Problem: &ops.Problem{Status: 409, Word: "duplicate_id", Detail: "taken", UID: "t-2"}},
+		{Answer: ops.Answer{ID: "b", UID: "t-3", Due: 1896076800000, State: "delivered", Version: 3,
+			Durable: ops.DurableRedis, Duplicate: true}},
+		{Answer: ops.Answer{ID: "c", UID: "t-4", Due: 1896076800000, State: "waiting", Version: 2,
+			Durable: ops.DurableRedis, Merged: true}},
 	})
 	var got, want any
 	if err := json.Unmarshal(text, &got); err != nil {
@@ -311,7 +313,7 @@ func BenchmarkDecodeBatch(b *testing.B) {
 	data := []byte(`{"messages":[` + strings.Repeat(one+",", 999) + one + `]}`)
 	b.ReportAllocs()
 	for b.Loop() {
-		if items, err := wire.DecodeBatch(data, "delayed"); err != nil || items[999].Err != nil {
+		if items, err := ops.DecodeBatch(data, "delayed"); err != nil || items[999].Err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -325,4 +327,32 @@ func nulls(n int) string {
 		fmt.Fprintf(&b, `"a%d":null,`, i)
 	}
 	return strings.TrimSuffix(b.String(), ",")
+}
+
+func wantRefusal(t *testing.T, err error, word, field string) {
+	t.Helper()
+	var refused *wire.Error
+	if !errors.As(err, &refused) {
+		t.Fatalf("got %v, want a refusal %s", err, word)
+	}
+	if refused.Word != word || refused.Field != field {
+		t.Fatalf("got %s of %s (%v), want %s of %s", refused.Word, refused.Field, err, word, field)
+	}
+}
+
+func TestDecodePush_RefusesTagsAndTheServersOwnAsHeaders(t *testing.T) {
+	t.Parallel()
+	refused := func(name, value, word, field string) {
+		t.Helper()
+		text := fmt.Sprintf(`{"topic":"orders","delay":"1s","headers":{%q:%q}}`, name, value)
+		item := ops.DecodePush([]byte(text), "delayed")
+		wantRefusal(t, item.Err, word, field)
+	}
+	for name, field := range map[string]string{"Tarry-Id": "Tarry-Id", "tarry-due": "tarry-due",
+		"Nats-Msg-Id": "Nats-Msg-Id", "nats-ttl": "nats-ttl", "a b": "headers"} {
+		refused(name, "1", wire.WordHeader, field)
+	}
+	refused("X", strings.Repeat("v", wire.MaxHeaders), wire.WordTooLarge, "headers")
+	_, err := wire.Decode("delayed.orders", "delayed", map[string][]string{"Tarry-Delay": {"1s"}, "X": {"\xff"}}, 0)
+	wantRefusal(t, err, wire.WordHeader, "X")
 }

@@ -1,4 +1,4 @@
-package answer_test
+package ops_test
 
 import (
 	"errors"
@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/answer"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -30,7 +30,7 @@ func TestPush_CarriesMergingAndRetries(t *testing.T) {
 			Headers: []message.Header{{Name: "z", Value: "1"}, {Name: "Tarry-Reason", Value: "no"}}},
 		`{"topic":"a","id":"` + uid + `","attempt":2}`: {ID: uid, Attempt: 2, ByRetry: true},
 	} {
-		item := wire.DecodePush([]byte(text), "delayed")
+		item := ops.DecodePush([]byte(text), "delayed")
 		if item.Err != nil {
 			t.Errorf("%s: %v", text, item.Err)
 			continue
@@ -42,7 +42,7 @@ func TestPush_CarriesMergingAndRetries(t *testing.T) {
 		if want.ID == "" && want.Merge != message.MergeReject {
 			want.ID = message.ContentName("a", nil)
 		}
-		if got := answer.Push(&item.Push, item.Body); !reflect.DeepEqual(got, &want) {
+		if got := ops.Push(&item.Push, item.Body); !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: got %+v\nwant %+v", text, got, want)
 		}
 	}
@@ -50,12 +50,12 @@ func TestPush_CarriesMergingAndRetries(t *testing.T) {
 
 func TestAccepted_TellsMergingAndWhatItCouldNotReplace(t *testing.T) {
 	t.Parallel()
-	r := answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
+	r := ops.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
 		Version: 2, Merged: true}, "")
 	if r.Problem != nil || !r.Answer.Merged || r.Answer.Version != 2 || r.Answer.Duplicate {
 		t.Errorf("got %+v", r)
 	}
-	r = answer.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
+	r = ops.Accepted(scheduler.Accepted{UID: uid, ID: "order", Due: 1896076800000, State: message.StateWaiting,
 		Err: scheduler.ErrMaybeDelivered}, "")
 	if p := r.Problem; p == nil || p.Word != "maybe_delivered" || p.Status != 409 || p.UID != uid ||
 		p.State != "waiting" {
@@ -65,7 +65,7 @@ func TestAccepted_TellsMergingAndWhatItCouldNotReplace(t *testing.T) {
 
 func TestEdit_CarriesEveryField(t *testing.T) {
 	t.Parallel()
-	_, e, err := wire.DecodeReschedule(
+	_, e, err := ops.DecodeReschedule(
 		[]byte(`{"id":"a","version":3,"at":"2030-01-31T08:00:00Z","priority":0,"body":"","headers":{"a":"b"}}`))
 	if err != nil {
 		t.Fatal(err)
@@ -73,14 +73,14 @@ func TestEdit_CarriesEveryField(t *testing.T) {
 	want := scheduler.Edit{At: 1896076800000, HasAt: true, HasPriority: true, HasBody: true, Body: []byte{},
 		HasHeaders: true,
 		Headers:    []message.Header{{Name: "a", Value: "b"}}, Version: 3}
-	if got := answer.Edit(&e); !reflect.DeepEqual(got, want) {
+	if got := ops.EditOf(&e); !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v", got)
 	}
-	if got := answer.Edit(&wire.Edit{Shift: -time.Hour, HasShift: true}); !reflect.DeepEqual(got,
+	if got := ops.EditOf(&ops.Edit{Shift: -time.Hour, HasShift: true}); !reflect.DeepEqual(got,
 		scheduler.Edit{Shift: -time.Hour, HasShift: true}) {
 		t.Errorf("got %+v", got)
 	}
-	if got := answer.Edit(&wire.Edit{HasDelay: true, HasHeaders: true}); !reflect.DeepEqual(got,
+	if got := ops.EditOf(&ops.Edit{HasDelay: true, HasHeaders: true}); !reflect.DeepEqual(got,
 		scheduler.Edit{HasDelay: true, HasHeaders: true}) {
 		t.Errorf("got %+v", got)
 	}
@@ -109,9 +109,9 @@ func TestAmend_SaysWhatReallyHappened(t *testing.T) {
 		{scheduler.AmendVersion, message.StateWaiting, "version_mismatch", 412},
 		{scheduler.AmendCode(200), message.StateWaiting, "unknown_id", 404},
 	} {
-		ok, p := answer.Amend("order", &scheduler.AmendResult{Code: c.code, Info: info(c.state)})
+		ok, p := ops.Amend("order", &scheduler.AmendResult{Code: c.code, Info: info(c.state)})
 		if c.word == "" {
-			want := (wire.Rescheduled{ID: "order", UID: uid, State: "waiting", Due: "2030-01-31T08:00:00.000Z",
+			want := (ops.Rescheduled{ID: "order", UID: uid, State: "waiting", Due: "2030-01-31T08:00:00.000Z",
 				Version: 4, Priority: 7, Topic: "a"})
 			if p != nil || ok != want {
 				t.Errorf("got %+v, %+v", ok, p)
@@ -143,20 +143,20 @@ func TestSelection_CountsFromNowAndNeverLosesABound(t *testing.T) {
 		`{"due_from":"2030-01-31T08:00:01Z","due_to":"1m","topic":"*"}`: {Topic: "*", From: 1896076801000,
 			To: 1896076860000},
 	} {
-		s, err := wire.DecodeSelection([]byte(text))
+		s, err := ops.DecodeSelection([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := answer.Selection(&s, now); err != nil || got != want {
+		if got, err := ops.SelectionOf(&s, now); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
-	s, err := wire.DecodeSelection([]byte(`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`))
+	s, err := ops.DecodeSelection([]byte(`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var refused *wire.Error
-	if _, err = answer.Selection(&s, now); !errors.As(err, &refused) || refused.Word != wire.WordDueFrom {
+	if _, err = ops.SelectionOf(&s, now); !errors.As(err, &refused) || refused.Word != ops.WordDueFrom {
 		t.Errorf("got %v", err)
 	}
 }
@@ -171,16 +171,16 @@ func TestDeadSelection_CountsBackFromNow(t *testing.T) {
 		`{"older":0}`:                                 {To: 1896076800000},
 		`{"all":true}`:                                {},
 	} {
-		o, err := wire.DecodeDeadOrder([]byte(text))
+		o, err := ops.DecodeDeadOrder([]byte(text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := answer.DeadSelection(&o, now); err != nil || got != want {
+		if got, err := ops.DeadSelection(&o, now); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
-	o := wire.DeadOrder{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}
-	got := answer.Requeue(&o)
+	o := ops.DeadOrder{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}
+	got := ops.Requeue(&o)
 	if !reflect.DeepEqual(got,
 		scheduler.Requeue{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}) {
 		t.Errorf("got %+v", got)
@@ -191,12 +191,12 @@ func TestReport_CarriesEveryCount(t *testing.T) {
 	t.Parallel()
 	r := scheduler.Report{Looked: 1, Matched: 2, Done: 3, InFlight: 4, Maybe: 5, Ended: 6, Failed: 7,
 		Leased: 8, IntakeUnknown: true}
-	want := wire.Report{DryRun: true, Looked: 1, Matched: 2, Done: 3, InFlight: 4, Maybe: 5, Ended: 6, Failed: 7,
+	want := ops.Report{DryRun: true, Looked: 1, Matched: 2, Done: 3, InFlight: 4, Maybe: 5, Ended: 6, Failed: 7,
 		Leased: 8, Intake: "unknown"}
-	if got := answer.Report(r, true); got != want {
+	if got := ops.ReportOf(r, true); got != want {
 		t.Errorf("got %+v", got)
 	}
-	p := answer.Stopped(r, false, scheduler.ErrStopping)
+	p := ops.Stopped(r, false, scheduler.ErrStopping)
 	if p.Word != "stopping" || p.Status != 503 || p.Report == nil || p.Report.Done != 3 || p.Report.DryRun {
 		t.Errorf("got %+v", p)
 	}

@@ -1,4 +1,4 @@
-package wire
+package ops
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strconv"
 	"time"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // A request is a list of fields: each has a name and a function that reads its value. Only a push has a reader of its
@@ -58,20 +60,20 @@ type fields struct {
 	s    *scanner
 	name string // of the field that is read
 	seen uint32
-	bad  *Error
+	bad  *wire.Error
 
 	hasBody, hasDelay bool // in one of its forms
 }
 
 // refuse keeps the first error. An error in the JSON itself takes precedence.
 func (f *fields) refuse(err error) {
-	if e, ok := err.(*Error); ok && f.bad == nil && f.s.bad == nil {
+	if e, ok := err.(*wire.Error); ok && f.bad == nil && f.s.bad == nil {
 		f.bad = e
 	}
 }
 
 // invalid refuses the value of the field.
-func (f *fields) invalid(problem string) { f.refuse(invalid(f.name, problem)) }
+func (f *fields) invalid(problem string) { f.refuse(wire.Invalid(f.name, problem)) }
 
 // known finds a field by its name. It skips the value of an unknown, repeated or null field. A body may be the JSON
 // value null.
@@ -81,7 +83,7 @@ func (f *fields) known(name []byte, names []string, complaint string) (place int
 			continue
 		}
 		if f.seen&(1<<i) != 0 {
-			f.refuse(&Error{Word: WordRepeatedField, Field: field, Detail: "is given more than once"})
+			f.refuse(&wire.Error{Word: WordRepeatedField, Field: field, Detail: "is given more than once"})
 			f.s.skip(1)
 			return 0, false
 		}
@@ -89,7 +91,7 @@ func (f *fields) known(name []byte, names []string, complaint string) (place int
 		f.name = field
 		return i, field == fieldJSON || !f.s.null()
 	}
-	f.refuse(&Error{Word: WordUnknownField, Field: quote(string(name)), Detail: complaint})
+	f.refuse(&wire.Error{Word: WordUnknownField, Field: wire.Quote(string(name)), Detail: complaint})
 	f.s.skip(1)
 	return 0, false
 }
@@ -118,14 +120,14 @@ func (f *fields) checked(check func(string) error) string {
 func (f *fields) key() (string, bool) {
 	key, ok := f.string()
 	if ok && key != "" {
-		f.refuse(CheckKey(key))
+		f.refuse(wire.CheckKey(key))
 	}
 	return key, ok
 }
 
 // number reads a number as text.
 func (f *fields) number() (string, bool) {
-	if c := f.s.next(); c != '-' && !isDigit(c) {
+	if c := f.s.next(); c != '-' && !wire.IsDigit(c) {
 		f.s.skip(1)
 		f.invalid("is not a number")
 		return "", false
@@ -139,7 +141,7 @@ func (f *fields) span() (text string, ok bool) {
 	case c == '"':
 		v, _ := f.s.text()
 		return string(v), f.s.bad == nil
-	case c == '-' || isDigit(c):
+	case c == '-' || wire.IsDigit(c):
 		return string(f.s.number()), f.s.bad == nil
 	}
 	f.s.skip(1)
@@ -151,22 +153,22 @@ func (f *fields) span() (text string, ok bool) {
 func (f *fields) delay() (text string, ok bool) {
 	if f.hasDelay {
 		f.s.skip(1)
-		f.refuse(&Error{Word: WordRepeatedField, Field: FieldDelay, Detail: "and delay_ms exclude each other"})
+		f.refuse(&wire.Error{Word: WordRepeatedField, Field: wire.FieldDelay, Detail: "and delay_ms exclude each other"})
 		return "", false
 	}
 	f.hasDelay = true
-	if f.name == FieldDelay {
+	if f.name == wire.FieldDelay {
 		return f.span()
 	}
-	f.name = FieldDelay // also in the word of an error
+	f.name = wire.FieldDelay // also in the word of an error
 	text, ok = f.number()
 	return text + "ms", ok
 }
 
 // delayed returns the fields of a delay.
 func delayed(set func(time.Duration)) []field {
-	read := func(f *fields) { set(parsed(f, f.delay, ParseDelay)) }
-	return []field{{FieldDelay, read}, {fieldDelayMS, read}}
+	read := func(f *fields) { set(parsed(f, f.delay, wire.ParseDelay)) }
+	return []field{{wire.FieldDelay, read}, {fieldDelayMS, read}}
 }
 
 // parsed reads a value as text and parses it with read.
@@ -197,7 +199,7 @@ func (f *fields) count(limit int) int { return f.whole(0, limit) }
 // whole reads a whole number from least to most.
 func (f *fields) whole(least, most int) int {
 	text := ""
-	if c := f.s.next(); c == '-' || isDigit(c) {
+	if c := f.s.next(); c == '-' || wire.IsDigit(c) {
 		text = string(f.s.number())
 	} else {
 		f.s.skip(1)
@@ -216,8 +218,8 @@ func (f *fields) when() When {
 	switch c := f.s.next(); {
 	case c == '"':
 		text, _ = f.s.text()
-	case c == '-' || isDigit(c):
-		if text = f.s.number(); !allDigits(string(text)) {
+	case c == '-' || wire.IsDigit(c):
+		if text = f.s.number(); !wire.AllDigits(string(text)) {
 			f.invalid("is not a whole number of unix milliseconds")
 			return When{}
 		}
@@ -242,7 +244,7 @@ func (f *fields) list(limit int, element func()) {
 	f.s.array(func() {
 		if n++; n > limit {
 			f.s.skip(2)
-			f.refuse(&Error{Word: WordTooLarge, Field: f.name,
+			f.refuse(&wire.Error{Word: wire.WordTooLarge, Field: f.name,
 				Detail: fmt.Sprintf("are more than the limit of %d", limit)})
 			return
 		}
@@ -251,11 +253,11 @@ func (f *fields) list(limit int, element func()) {
 }
 
 // content returns the fields with which an edit or a requeue replaces a message's content.
-func content(headers *[]Header, hasHeaders *bool, body *[]byte, hasBody *bool) []field {
+func content(headers *[]wire.Header, hasHeaders *bool, body *[]byte, hasBody *bool) []field {
 	readBody := func(f *fields) { *body, *hasBody = f.body(), true }
 	return []field{
-		{FieldBody, readBody}, {fieldBase64, readBody}, {fieldJSON, readBody},
-		{FieldHeaders, func(f *fields) { *headers, *hasHeaders = f.headers(), true }},
+		{wire.FieldBody, readBody}, {fieldBase64, readBody}, {fieldJSON, readBody},
+		{wire.FieldHeaders, func(f *fields) { *headers, *hasHeaders = f.headers(), true }},
 	}
 }
 
@@ -275,12 +277,12 @@ func (f *fields) body() []byte {
 		v, shared = f.s.text()
 	default:
 		f.s.skip(1)
-		f.refuse(&Error{Word: WordBody, Field: f.name,
+		f.refuse(&wire.Error{Word: WordBody, Field: f.name,
 			Detail: "is not a string; other JSON goes into body_json, bytes into body_base64"})
 		return nil
 	}
 	if f.hasBody {
-		f.refuse(invalid(FieldBody, "and body_base64 or body_json are both given; want one of them"))
+		f.refuse(wire.Invalid(wire.FieldBody, "and body_base64 or body_json are both given; want one of them"))
 		return nil
 	}
 	f.hasBody = true
@@ -294,22 +296,23 @@ func (f *fields) body() []byte {
 	}
 	n, err := base64.StdEncoding.Strict().Decode(out, v)
 	if err != nil {
-		f.refuse(&Error{Word: WordBody, Field: f.name, Detail: "is not base64 (RFC 4648, padded)"})
+		f.refuse(&wire.Error{Word: WordBody, Field: f.name, Detail: "is not base64 (RFC 4648, padded)"})
 		return nil
 	}
 	return out[:n:n]
 }
 
 // headers reads user headers.
-func (f *fields) headers() []Header {
+func (f *fields) headers() []wire.Header {
 	if f.s.next() != '{' {
 		f.s.skip(1)
 		f.refuse(
-			&Error{Word: WordHeader, Field: FieldHeaders, Detail: "are not an object of strings or lists of strings"})
+			&wire.Error{Word: wire.WordHeader, Field: wire.FieldHeaders,
+				Detail: "are not an object of strings or lists of strings"})
 		return nil
 	}
 	var (
-		l     headerList
+		l     wire.HeaderList
 		names map[string]bool
 		size  int // of the names, including those without a value
 		one   [1]string
@@ -317,17 +320,17 @@ func (f *fields) headers() []Header {
 	f.s.object(func(raw []byte) {
 		name := string(raw)
 		switch {
-		case hasPrefixFold(name, "tarry-"):
-			l.refuse(name,
-				&Error{Word: WordHeader, Field: quoteName(name), Detail: "is a tag; it has a field of its own here"})
+		case wire.HasPrefixFold(name, "tarry-"):
+			l.Refuse(name,
+				&wire.Error{Word: wire.WordHeader, Field: wire.QuoteName(name), Detail: "is a tag; it has a field of its own here"})
 		case names[name]:
-			l.refuse(name, &Error{Word: WordRepeatedField, Field: quoteName(name),
+			l.Refuse(name, &wire.Error{Word: WordRepeatedField, Field: wire.QuoteName(name),
 				Detail: "is given more than once; use a list for several values"})
 		}
 		// More than a message can have need not be collected.
-		if size += len(name) + headerLine; size > MaxHeaders {
-			l.refuse("", &Error{Word: WordTooLarge, Field: FieldHeaders,
-				Detail: fmt.Sprintf("have names of more than %d bytes", MaxHeaders)})
+		if size += len(name) + wire.HeaderLine; size > wire.MaxHeaders {
+			l.Refuse("", &wire.Error{Word: wire.WordTooLarge, Field: wire.FieldHeaders,
+				Detail: fmt.Sprintf("have names of more than %d bytes", wire.MaxHeaders)})
 			f.s.skip(2)
 			return
 		}
@@ -338,14 +341,14 @@ func (f *fields) headers() []Header {
 		value := func() {
 			if f.s.next() != '"' {
 				f.s.skip(2)
-				l.refuse(name, &Error{Word: WordHeader, Field: quoteName(name),
+				l.Refuse(name, &wire.Error{Word: wire.WordHeader, Field: wire.QuoteName(name),
 					Detail: "is neither a string nor a list of strings"})
 				return
 			}
 			v, _ := f.s.text()
-			if l.size <= MaxHeaders { // more headers are refused, so they need not be collected
+			if l.Size <= wire.MaxHeaders { // more headers are refused, so they need not be collected
 				one[0] = string(v)
-				l.add(name, one[:])
+				l.Add(name, one[:])
 			}
 		}
 		if f.s.next() == '[' {
@@ -357,7 +360,7 @@ func (f *fields) headers() []Header {
 	if f.s.bad != nil {
 		return nil
 	}
-	list, err := l.finish()
+	list, err := l.Finish()
 	f.refuse(err)
 	return list
 }

@@ -1,4 +1,4 @@
-package answer
+package ops
 
 import (
 	"context"
@@ -108,21 +108,21 @@ var problems = []struct {
 
 // Problem converts an error into a problem of the API. An unknown error becomes 500 internal without any detail of the
 // cause; the error itself is for the log.
-func Problem(err error) wire.Problem {
+func ProblemOf(err error) Problem {
 	var refused *wire.Error
 	if errors.As(err, &refused) {
 		status := http.StatusBadRequest
 		switch refused.Word {
 		case wire.WordTooLarge:
 			status = http.StatusRequestEntityTooLarge
-		case wire.WordReceipt:
+		case WordReceipt:
 			status = http.StatusNotFound
 		}
-		return wire.Problem{Status: status, Word: refused.Word, Detail: refused.Error()}
+		return Problem{Status: status, Word: refused.Word, Detail: refused.Error()}
 	}
 	if away := (*scheduler.BucketError)(nil); errors.As(err, &away) {
 		bucket := int(away.Bucket)
-		return wire.Problem{Status: http.StatusServiceUnavailable, Word: WordBucket, Detail: away.Error(),
+		return Problem{Status: http.StatusServiceUnavailable, Word: WordBucket, Detail: away.Error(),
 			Bucket: &bucket}
 	}
 	for _, p := range problems {
@@ -139,22 +139,22 @@ func Problem(err error) wire.Problem {
 				text := p.err.Error() + ": " // said once, however many steps have said it
 				detail = nameless(strings.ReplaceAll(detail, text+text, text))
 			}
-			return wire.Problem{Status: p.status, Word: p.word, Detail: detail, Candidates: candidates(err)}
+			return Problem{Status: p.status, Word: p.word, Detail: detail, Candidates: candidates(err)}
 		}
 	}
-	return wire.Problem{Status: http.StatusInternalServerError, Word: WordInternal,
+	return Problem{Status: http.StatusInternalServerError, Word: WordInternal,
 		Detail: "internal error; the log has the details"}
 }
 
 // candidates returns the messages that an ambiguous id may refer to.
-func candidates(err error) (list []wire.Candidate) {
+func candidates(err error) (list []Candidate) {
 	var ambiguous *scheduler.AmbiguousError
 	if !errors.As(err, &ambiguous) {
 		return nil
 	}
 	for i := range ambiguous.Candidates {
 		c := &ambiguous.Candidates[i]
-		list = append(list, wire.Candidate{Topic: c.Topic, Key: c.Key, UID: string(c.UID), State: c.State.String()})
+		list = append(list, Candidate{Topic: c.Topic, Key: c.Key, UID: string(c.UID), State: c.State.String()})
 	}
 	return list
 }

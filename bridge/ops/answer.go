@@ -1,7 +1,4 @@
-// Package answer translates between the scheduler and its callers: it turns the scheduler's results into answers, with
-// the same words and statuses through HTTP and through NATS, and callers' requests into the scheduler's arguments. It
-// holds no connection and no state. bridge and bridge/api both use it, so that neither needs the other.
-package answer
+package ops
 
 import (
 	"cmp"
@@ -69,7 +66,7 @@ func headers(list []wire.Header) []message.Header {
 
 // Ref returns a reference to the message that a caller names: by uid, or by its own id, alone or on a topic and within
 // a key.
-func Ref(n wire.Named) (scheduler.Ref, error) {
+func Ref(n Named) (scheduler.Ref, error) {
 	if n.Topic != "" {
 		if err := wire.CheckSubject(n.Topic); err != nil {
 			return scheduler.Ref{}, err
@@ -92,36 +89,36 @@ func Ref(n wire.Named) (scheduler.Ref, error) {
 // Accepted returns the answer to a push, or a problem if it was not stored. Duplicate and Merged in the answer say
 // whether the push made a new message, which HTTP answers with 201, or none, answered with 200. durable is what an
 // answer promises unless the journal refused the content; empty means Redis.
-func Accepted(a scheduler.Accepted, durable string) wire.Result {
+func Accepted(a scheduler.Accepted, durable string) Result {
 	if a.Bare || durable == "" {
-		durable = wire.DurableRedis
+		durable = DurableRedis
 	}
-	r := wire.Result{Answer: wire.Answer{
+	r := Result{Answer: Answer{
 		ID: a.ID, UID: string(a.UID), Due: int64(a.Due), State: a.State.String(), Version: a.Version,
 		Durable: durable, Duplicate: a.Duplicate, Merged: a.Merged, NameUnchecked: a.Unjudged,
 	}}
 	if a.Err == nil {
 		return r
 	}
-	p := Problem(a.Err)
+	p := ProblemOf(a.Err)
 	switch p.Word {
 	case WordOutcomeUnknown: // the id with which the caller repeats this push
 		p.ID, p.UID = cmp.Or(a.ID, string(a.UID)), string(a.UID)
 	case WordDuplicateID, WordMaybeDelivered:
 		p.ID, p.UID = a.ID, string(a.UID)
-		p.State, p.Due = a.State.String(), wire.FormatTime(int64(a.Due))
+		p.State, p.Due = a.State.String(), FormatTime(int64(a.Due))
 	}
 	r.Problem = &p
 	return r
 }
 
 // Info returns the answer to a look-up.
-func Info(i *message.Info) wire.Info {
-	w := wire.Info{
+func InfoOf(i *message.Info) Info {
+	w := Info{
 		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
-		Due: wire.FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Tries(),
-		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), Why: Why(i.Why),
-		EndedAt: wire.FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
+		Due: FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Tries(),
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), Why: WhyOf(i.Why),
+		EndedAt: FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 		Intake: intake(i.IntakeUnknown),
 	}
 	if i.Pull { // the mark counts its tries; NATS refused none
@@ -132,11 +129,11 @@ func Info(i *message.Info) wire.Info {
 	}
 	w.LastTry = lastTry(i)
 	if i.Held != nil {
-		w.Consumer, w.LeasedAt = i.Held.Consumer, wire.FormatTime(int64(i.Held.Since))
-		w.LeaseUntil = wire.FormatTime(int64(i.Held.Until))
+		w.Consumer, w.LeasedAt = i.Held.Consumer, FormatTime(int64(i.Held.Since))
+		w.LeaseUntil = FormatTime(int64(i.Held.Until))
 	}
 	if i.Bare {
-		w.Durable = wire.DurableRedis
+		w.Durable = DurableRedis
 	}
 	if i.TTL > 0 {
 		w.TTL = i.TTL.String()
@@ -155,28 +152,28 @@ func Info(i *message.Info) wire.Info {
 }
 
 // lastTry returns how the last try of a message ended, while another is to come, or nil.
-func lastTry(i *message.Info) *wire.Try {
+func lastTry(i *message.Info) *Try {
 	if i.State.Ended() {
 		return nil
 	}
 	if t := i.Mark.Try; t != (message.Try{}) {
-		return &wire.Try{At: wire.FormatTime(int64(t.At)), By: t.Consumer, Outcome: strings.ToValidUTF8(t.How, "")}
+		return &Try{At: FormatTime(int64(t.At)), By: t.Consumer, Outcome: strings.ToValidUTF8(t.How, "")}
 	}
 	for _, h := range i.Headers { // a consumer of NATS pushed it again, with its reason
 		if h.Name == scheduler.ReasonHeader && i.Attempt > 1 {
-			return &wire.Try{At: wire.FormatAt(i.UID.Time()), Outcome: h.Value}
+			return &Try{At: wire.FormatAt(i.UID.Time()), Outcome: h.Value}
 		}
 	}
 	return nil
 }
 
 // Why returns a reason in the form of answers, or nil without one.
-func Why(w message.Why) *wire.Why {
+func WhyOf(w message.Why) *Why {
 	if w.Word == "" {
 		return nil
 	}
-	return &wire.Why{Word: string(w.Word), Detail: w.Detail, Since: wire.FormatTime(int64(w.Since)),
-		Next: wire.FormatTime(int64(w.Next)), By: w.By}
+	return &Why{Word: string(w.Word), Detail: w.Detail, Since: FormatTime(int64(w.Since)),
+		Next: FormatTime(int64(w.Next)), By: w.By}
 }
 
 func name(i *message.Info) string {
@@ -185,10 +182,10 @@ func name(i *message.Info) string {
 
 // Cancel returns the answer to a cancel of the message named id. Canceled means that this delivery will not happen;
 // every other outcome is a problem that says what happened instead.
-func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem) {
+func Cancel(id string, r *scheduler.CancelResult) (Canceled, *Problem) {
 	i := &r.Info
-	refuse := func(word, detail string) *wire.Problem { return conflict(id, i, word, detail) }
-	maybe := func() *wire.Problem {
+	refuse := func(word, detail string) *Problem { return conflict(id, i, word, detail) }
+	maybe := func() *Problem {
 		return refuse(WordMaybeDelivered,
 			"an attempt with an unknown outcome may have reached a consumer; it is not tried again")
 	}
@@ -196,9 +193,9 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 	case scheduler.CancelDone:
 		return canceled(i), nil
 	case scheduler.CancelInFlight:
-		return wire.Canceled{}, inFlight(id, i)
+		return Canceled{}, inFlight(id, i)
 	case scheduler.CancelMaybe:
-		return wire.Canceled{}, maybe()
+		return Canceled{}, maybe()
 	case scheduler.CancelUnknown:
 		p := unknown(id, i)
 		p.Buried = r.Buried
@@ -208,54 +205,54 @@ func Cancel(id string, r *scheduler.CancelResult) (wire.Canceled, *wire.Problem)
 		case !message.IsUID(id):
 			p.Detail += "; only a cancel with its topic is remembered, for a push of it that is still on its way"
 		}
-		return wire.Canceled{}, &p
+		return Canceled{}, &p
 	}
 	if i.State == message.StateCanceled { // it was canceled before
 		if i.Mark.Uncertain {
-			return wire.Canceled{}, maybe()
+			return Canceled{}, maybe()
 		}
 		return canceled(i), nil
 	}
-	return wire.Canceled{}, ended(id, i)
+	return Canceled{}, ended(id, i)
 }
 
 // unknown returns the problem for an id that no message has.
-func unknown(id string, i *message.Info) wire.Problem {
+func unknown(id string, i *message.Info) Problem {
 	err := scheduler.ErrUnknownID
 	if i.IntakeUnknown {
 		err = scheduler.ErrInIntake
 	}
-	p := Problem(err)
+	p := ProblemOf(err)
 	p.ID = id
 	return p
 }
 
 // conflict returns the problem for a change that the state of the message forbids.
-func conflict(id string, i *message.Info, word, detail string) *wire.Problem {
-	return &wire.Problem{
+func conflict(id string, i *message.Info, word, detail string) *Problem {
+	return &Problem{
 		Status: http.StatusConflict, Word: word, Detail: detail, ID: id, UID: string(i.UID), State: i.State.String(),
-		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Intake: intake(i.IntakeUnknown),
+		Due: FormatTime(int64(i.Due)), At: FormatTime(int64(i.EndedAt)), Intake: intake(i.IntakeUnknown),
 	}
 }
 
 // intake returns what is known of the pushes that the intake may hold.
 func intake(unknown bool) string {
 	if unknown {
-		return wire.IntakeUnknown
+		return IntakeUnknown
 	}
 	return ""
 }
 
-func inFlight(id string, i *message.Info) *wire.Problem {
+func inFlight(id string, i *message.Info) *Problem {
 	return conflict(id, i, "in_flight", "the message is being delivered now; ask again in a moment")
 }
 
 // ended returns the problem for a message that has ended, with how and when it ended.
-func ended(id string, i *message.Info) *wire.Problem {
+func ended(id string, i *message.Info) *Problem {
 	if i.State == message.StateDelivered {
-		return conflict(id, i, "already_delivered", "the message was delivered at "+wire.FormatTime(int64(i.EndedAt)))
+		return conflict(id, i, "already_delivered", "the message was delivered at "+FormatTime(int64(i.EndedAt)))
 	}
-	detail := fmt.Sprintf("the message ended as %s at %s", i.State, wire.FormatTime(int64(i.EndedAt)))
+	detail := fmt.Sprintf("the message ended as %s at %s", i.State, FormatTime(int64(i.EndedAt)))
 	if i.Reason != "" {
 		detail += " (" + i.Reason + ")"
 	}
@@ -265,10 +262,10 @@ func ended(id string, i *message.Info) *wire.Problem {
 	return conflict(id, i, "already_"+i.State.String(), detail)
 }
 
-func canceled(i *message.Info) wire.Canceled {
-	return wire.Canceled{
+func canceled(i *message.Info) Canceled {
+	return Canceled{
 		ID: name(i), UID: string(i.UID), State: message.StateCanceled.String(), Topic: i.Topic,
-		Due: wire.FormatTime(int64(i.Due)), At: wire.FormatTime(int64(i.EndedAt)), Version: i.Version,
+		Due: FormatTime(int64(i.Due)), At: FormatTime(int64(i.EndedAt)), Version: i.Version,
 		Attempt: i.Tries(), Intake: intake(i.IntakeUnknown),
 	}
 }
@@ -326,7 +323,7 @@ type RejectQuery struct {
 }
 
 // Selects reports whether the query selects a reject.
-func (q *RejectQuery) Selects(r *wire.Rejected) bool {
+func (q *RejectQuery) Selects(r *Rejected) bool {
 	return (q.Topic == "" || scheduler.Matches(q.Topic, r.Topic)) &&
 		(q.ID == "" || q.ID == r.ID) &&
 		(q.Word == "" || q.Word == r.Word) &&

@@ -1,4 +1,4 @@
-package wire
+package ops
 
 import (
 	"bytes"
@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
 // scanner reads JSON (RFC 8259) strictly, in one pass and without reflection: it reads a batch of a thousand pushes
@@ -14,7 +16,7 @@ import (
 type scanner struct {
 	b   []byte
 	i   int
-	bad *Error
+	bad *wire.Error
 }
 
 // maxDepth is the maximum nesting of a skipped value.
@@ -22,7 +24,7 @@ const maxDepth = 32
 
 func (s *scanner) fail(what string) {
 	if s.bad == nil {
-		s.bad = &Error{Word: WordJSON, Field: "request",
+		s.bad = &wire.Error{Word: WordJSON, Field: "request",
 			Detail: fmt.Sprintf("is not valid JSON: %s at byte %d", what, s.i)}
 	}
 	s.i = len(s.b) // nothing more is read
@@ -220,10 +222,10 @@ func (s *scanner) hex4() (rune, bool) {
 	}
 	var r rune
 	for range 4 {
-		c := toLower(s.b[s.i])
+		c := wire.ToLower(s.b[s.i])
 		s.i++
 		switch {
-		case isDigit(c):
+		case wire.IsDigit(c):
 			r = r<<4 | rune(c-'0')
 		case 'a' <= c && c <= 'f':
 			r = r<<4 | rune(c-'a'+10)
@@ -240,7 +242,7 @@ func (s *scanner) number() []byte {
 	start := s.i
 	digits := func() bool {
 		from := s.i
-		for s.i < len(s.b) && isDigit(s.b[s.i]) {
+		for s.i < len(s.b) && wire.IsDigit(s.b[s.i]) {
 			s.i++
 		}
 		return s.i > from
@@ -302,7 +304,7 @@ func (s *scanner) skip(depth int) {
 		s.array(func() { s.skip(depth + 1) })
 	case c == '"':
 		s.text()
-	case c == '-' || isDigit(c):
+	case c == '-' || wire.IsDigit(c):
 		s.number()
 	case s.i >= len(s.b):
 		s.fail("a value is missing")
@@ -328,7 +330,7 @@ const shortest = len(`{"topic":"a","delay":0},`)
 
 // PushItem is one push of a request: the push itself, or the reason for its refusal.
 type PushItem struct {
-	Push Push
+	Push wire.Push
 	Body []byte // shares the request's memory if nothing had to be unescaped
 	Err  error  // an *Error
 }
@@ -368,14 +370,14 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	s.object(func(name []byte) {
 		switch {
 		case string(name) != "messages":
-			f.refuse(&Error{Word: WordUnknownField, Field: quote(string(name)),
+			f.refuse(&wire.Error{Word: WordUnknownField, Field: wire.Quote(string(name)),
 				Detail: `is not a field of a batch; it has "messages" alone`})
 			s.skip(1)
 		case given:
-			f.refuse(&Error{Word: WordRepeatedField, Field: "messages", Detail: "are given more than once"})
+			f.refuse(&wire.Error{Word: WordRepeatedField, Field: "messages", Detail: "are given more than once"})
 			s.skip(1)
 		case s.next() != '[':
-			f.refuse(&Error{Word: WordJSON, Field: "messages", Detail: "is not a list"})
+			f.refuse(&wire.Error{Word: WordJSON, Field: "messages", Detail: "is not a list"})
 			s.skip(1)
 		default:
 			given = true
@@ -390,7 +392,7 @@ func DecodeBatch(data []byte, prefix string) ([]PushItem, error) {
 	case f.bad != nil:
 		return nil, f.bad
 	case !given || len(items) == 0:
-		return nil, &Error{Word: WordJSON, Field: "messages",
+		return nil, &wire.Error{Word: WordJSON, Field: "messages",
 			Detail: fmt.Sprintf("are missing; a batch needs 1 to %d", MaxBatch)}
 	}
 	return items, nil
