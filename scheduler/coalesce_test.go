@@ -511,11 +511,11 @@ func TestAccept_KnowsWhatAnEarlierTryStoredThoughItChanged(t *testing.T) {
 			return err
 		},
 		"rescheduled": func(ctx context.Context, r *rig.Rig, uid message.UID) error {
-			_, err := r.S.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Shift: time.Hour, HasShift: true})
+			_, err := r.S.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Shift: new(time.Hour)})
 			return err
 		},
 		"of other content": func(ctx context.Context, r *rig.Rig, uid message.UID) error {
-			_, err := r.S.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Body: []byte("later"), HasBody: true})
+			_, err := r.S.Reschedule(ctx, scheduler.Ref{UID: uid}, scheduler.Edit{Body: []byte("later")})
 			return err
 		},
 	} {

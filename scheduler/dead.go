@@ -65,13 +65,13 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	m.Attempt, m.Mark, m.Origin = 1, message.Mark{}, ""
 	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers),
 		func(h message.Header) bool { return h.Name == ReasonHeader })
-	if m.Due = max(message.CeilMilli(now.Add(r.Delay)), 1); r.HasHeaders {
+	if m.Due = max(message.CeilMilli(now.Add(r.Delay)), 1); r.Headers != nil {
 		m.Headers = r.Headers
 	}
-	if r.HasBody {
+	if r.Body != nil {
 		m.Body = r.Body
 	}
-	if r.HasHeaders || r.HasBody {
+	if r.Headers != nil || r.Body != nil {
 		if err := fits(r.Fit, &m); err != nil {
 			return Accepted{}, fmt.Errorf("requeue: %w", err)
 		}

@@ -24,8 +24,7 @@ type Settlement struct {
 	Verb Verb
 	Receipt
 	// Delay replaces the delay of the next retry of a Nack.
-	Delay    time.Duration
-	HasDelay bool
+	Delay *time.Duration
 	// Lease is how long an Extend or an Until holds the message from now.
 	Lease time.Duration
 	// Reason is in words for people; of an Ack, a Nack or a Bury. Of a Nack it says how the message came back; the
@@ -102,8 +101,8 @@ func (s *Scheduler) items(ctx context.Context, bucket message.Bucket, orders []S
 			if o.Said != "" {
 				item.Reason += ": " + o.Said
 			}
-			if o.HasDelay {
-				item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(o.Delay))
+			if o.Delay != nil {
+				item.Number = message.CeilMilli(s.cfg.Clock.Latest().Add(*o.Delay))
 			}
 		}
 		items[at] = item

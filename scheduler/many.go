@@ -46,16 +46,16 @@ func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, p
 	now := s.cfg.Clock.Latest()
 	switch {
 	case e.Run:
-		e = Edit{At: message.Milli(now.UnixMilli()), HasAt: true}
-	case e.HasDelay:
-		e.At, e.HasAt, e.HasDelay = message.CeilMilli(now.Add(e.Delay)), true, false
+		e = Edit{At: new(message.Milli(now.UnixMilli()))}
+	case e.Delay != nil:
+		e.At, e.Delay = new(message.CeilMilli(now.Add(*e.Delay))), nil
 	}
-	if e.HasAt {
-		e.At, e.exact = max(e.At, message.Milli(now.UnixMilli())), true
+	if e.At != nil {
+		e.At, e.exact = new(max(*e.At, message.Milli(now.UnixMilli()))), true
 	}
 	var again func(*message.Info) bool
 	switch {
-	case e.HasShift && !sel.DryRun:
+	case e.Shift != nil && !sel.DryRun:
 		// An array needs half the memory of a string in a map, and the garbage collector does not have to scan it.
 		moved := map[[message.UIDLen]byte]struct{}{}
 		again = func(m *message.Info) bool {
@@ -65,8 +65,8 @@ func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, p
 			moved[uid] = struct{}{}
 			return was
 		}
-	case e.HasAt:
-		again = func(m *message.Info) bool { return m.Due == e.At && m.Version > 1 }
+	case e.At != nil:
+		again = func(m *message.Info) bool { return m.Due == *e.At && m.Version > 1 }
 	}
 	return s.manyOnce(ctx, sel, false, again, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
 		r, err := s.Reschedule(ctx, Ref{UID: i.UID}, e)

@@ -89,7 +89,7 @@ func TestAccept_HoldsNobodyUpForAContentThatTheJournalRefuses(t *testing.T) {
 				t.Errorf("push %d: bare %v, duplicate %v, %v", i, a.Bare, a.Duplicate, a.Err)
 			}
 		}
-		edit := scheduler.Edit{HasBody: true, Body: []byte("poison")}
+		edit := scheduler.Edit{Body: []byte("poison")}
 		edited, err := s.Reschedule(ctx, scheduler.Ref{UID: accepted[1].UID}, edit)
 		if err != nil || edited.Code != scheduler.AmendDone || !edited.Info.Bare {
 			t.Errorf("edited to what is refused: %s, bare %v, %v", edited.Code, edited.Info.Bare, err)
@@ -99,7 +99,7 @@ func TestAccept_HoldsNobodyUpForAContentThatTheJournalRefuses(t *testing.T) {
 			t.Errorf("repeated: %+v", a)
 		}
 		ref := scheduler.Ref{UID: accepted[20].UID}
-		if moved, err := s.Reschedule(ctx, ref, scheduler.Edit{Delay: 2 * time.Hour, HasDelay: true}); err != nil ||
+		if moved, err := s.Reschedule(ctx, ref, scheduler.Edit{Delay: new(2 * time.Hour)}); err != nil ||
 			moved.Code != scheduler.AmendDone {
 			t.Errorf("moved: %s, %v", moved.Code, err)
 		}

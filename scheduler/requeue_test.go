@@ -43,7 +43,7 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 		}
 
 		edited, err := r.S.RequeueOne(t.Context(), scheduler.Ref{ID: "order-0"},
-			scheduler.Requeue{Delay: time.Hour, Body: []byte("mended"), HasBody: true})
+			scheduler.Requeue{Delay: time.Hour, Body: []byte("mended")})
 		if err != nil || edited.Version != 1 {
 			t.Fatalf("requeue: %+v, %v", edited, err)
 		}
@@ -53,8 +53,8 @@ func TestRequeue_OfWhatMayHaveBeenDeliveredIsUncertain(t *testing.T) {
 		}
 
 		ref := scheduler.Ref{ID: "order-0", Key: "k", Keyed: true}
-		for _, e := range []scheduler.Edit{{Run: true}, {Delay: time.Second, HasDelay: true},
-			{Body: []byte("x"), HasBody: true}} {
+		for _, e := range []scheduler.Edit{{Run: true}, {Delay: new(time.Second)},
+			{Body: []byte("x")}} {
 			if got, err := r.S.Reschedule(t.Context(), ref, e); err != nil || got.Code != scheduler.AmendMaybe {
 				t.Errorf("reschedule %+v: %s, %v", e, got.Code, err)
 			}
@@ -102,7 +102,7 @@ func TestRequeue_OfWhatIsCertainIsCertain(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got, err := r.S.Reschedule(t.Context(), scheduler.Ref{ID: "a"},
-			scheduler.Edit{Delay: 2 * time.Hour, HasDelay: true}); err != nil || got.Code != scheduler.AmendDone {
+			scheduler.Edit{Delay: new(2 * time.Hour)}); err != nil || got.Code != scheduler.AmendDone {
 			t.Errorf("reschedule: %s, %v", got.Code, err)
 		}
 		if got, err := r.S.Cancel(t.Context(), scheduler.Ref{ID: "a"}); err != nil ||

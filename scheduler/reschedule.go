@@ -38,7 +38,8 @@ func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResul
 // moveNamed makes an edit of nothing but the due time in one step, or answers AmendUnknown if it takes more.
 func (s *Scheduler) moveNamed(ctx context.Context, ref Ref, e *Edit) (result AmendResult, err error) {
 	bucket, can := s.inOneStep(&ref)
-	if !can || !e.HasAt && !e.HasDelay || e.HasPriority || e.HasHeaders || e.HasBody || e.Version > 0 || e.Run {
+	if !can || e.At == nil && e.Delay == nil || e.Priority != nil || e.Headers != nil || e.Body != nil ||
+		e.Version > 0 || e.Run {
 		return AmendResult{}, nil
 	}
 	a, err := s.edited(&message.Info{Message: message.Message{Due: math.MinInt64}}, e)
@@ -148,12 +149,12 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 	switch {
 	case e.Run:
 		a.Due, a.Reason = message.Milli(now.UnixMilli()), "run"
-	case e.HasAt:
-		a.Due = e.At
-	case e.HasDelay:
-		a.Due = message.CeilMilli(now.Add(e.Delay))
-	case e.HasShift:
-		a.Due = info.Due.Add(e.Shift)
+	case e.At != nil:
+		a.Due = *e.At
+	case e.Delay != nil:
+		a.Due = message.CeilMilli(now.Add(*e.Delay))
+	case e.Shift != nil:
+		a.Due = info.Due.Add(*e.Shift)
 	}
 	if err := s.checkDue(a.Due, now); err != nil {
 		return Amend{}, err
@@ -163,19 +164,19 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 		// the store was certified.
 		a.Due = max(a.Due, message.Milli(now.UnixMilli()))
 	}
-	if e.HasPriority {
-		a.Priority = e.Priority
+	if e.Priority != nil {
+		a.Priority = *e.Priority
 	}
 	m := info.Message
 	m.Due, m.Priority = a.Due, a.Priority
 	if a.Priority != info.Priority {
 		a.Message = &m // the journal records a priority with the content alone
 	}
-	if e.HasHeaders || e.HasBody {
-		if e.HasHeaders {
+	if e.Headers != nil || e.Body != nil {
+		if e.Headers != nil {
 			m.Headers = e.Headers
 		}
-		if e.HasBody {
+		if e.Body != nil {
 			m.Body = e.Body
 		}
 		if !info.State.Ended() { // else the store says how it ended

@@ -27,12 +27,12 @@ func TestReschedule_MovesAndEditsInPlace(t *testing.T) {
 		stop := r.Lead(r.S, 1)
 		a := r.Push(scheduler.Push{ID: "a", Delay: time.Hour, Body: []byte("old")})
 		sooner := reschedule(r, a.UID,
-			scheduler.Edit{Delay: time.Second, HasDelay: true, Body: []byte("new"), HasBody: true,
-				Headers: []message.Header{{Name: "X", Value: "1"}}, HasHeaders: true, Version: 1})
+			scheduler.Edit{Delay: new(time.Second), Body: []byte("new"),
+				Headers: []message.Header{{Name: "X", Value: "1"}}, Version: 1})
 		if sooner.Code != scheduler.AmendDone || sooner.Info.Version != 2 {
 			t.Fatalf("reschedule: %s, version %d", sooner.Code, sooner.Info.Version)
 		}
-		stale := reschedule(r, a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Version: 1})
+		stale := reschedule(r, a.UID, scheduler.Edit{Delay: new(time.Minute), Version: 1})
 		if stale.Code != scheduler.AmendVersion || stale.Info.Version != 2 {
 			t.Errorf("with a version that is over: %s, version %d", stale.Code, stale.Info.Version)
 		}
@@ -85,10 +85,10 @@ func TestReschedule_TakesOneStepByAnExactName(t *testing.T) {
 			lose   bool
 			looked bool
 		}{
-			{edit: scheduler.Edit{Delay: time.Minute, HasDelay: true}},
-			{edit: scheduler.Edit{At: message.CeilMilli(time.Now().Add(2 * time.Minute)), HasAt: true}},
-			{edit: scheduler.Edit{Delay: 3 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true}, looked: true},
-			{edit: scheduler.Edit{Delay: 4 * time.Minute, HasDelay: true}, lose: true, looked: true},
+			{edit: scheduler.Edit{Delay: new(time.Minute)}},
+			{edit: scheduler.Edit{At: new(message.CeilMilli(time.Now().Add(2 * time.Minute)))}},
+			{edit: scheduler.Edit{Delay: new(3 * time.Minute), Priority: new(uint8(7))}, looked: true},
+			{edit: scheduler.Edit{Delay: new(4 * time.Minute)}, lose: true, looked: true},
 		} {
 			store.lose = c.lose
 			got, err := r.S.Reschedule(t.Context(), ref, c.edit)
@@ -105,7 +105,7 @@ func TestReschedule_TakesOneStepByAnExactName(t *testing.T) {
 		hidden := ref
 		hidden.Viewer = &scheduler.Viewer{Topics: []string{"mail.>"}}
 		for _, other := range []scheduler.Ref{hidden, {ID: "b", Topic: "orders", Keyed: true}} {
-			got, err := r.S.Reschedule(t.Context(), other, scheduler.Edit{Delay: time.Minute, HasDelay: true})
+			got, err := r.S.Reschedule(t.Context(), other, scheduler.Edit{Delay: new(time.Minute)})
 			if err != nil || got.Code != scheduler.AmendUnknown {
 				t.Errorf("%+v: %s, %v", other, got.Code, err)
 			}
@@ -122,7 +122,7 @@ func TestReschedule_RunIsNowAndShiftMoves(t *testing.T) {
 			t.Fatalf("run: %s", got.Code)
 		}
 		if got := reschedule(r, b.UID,
-			scheduler.Edit{Shift: -30 * time.Minute, HasShift: true}); got.Info.Due != b.Due.Add(-30*time.Minute) {
+			scheduler.Edit{Shift: new(-30 * time.Minute)}); got.Info.Due != b.Due.Add(-30*time.Minute) {
 			t.Errorf("shifted from %d to %d", b.Due, got.Info.Due)
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -130,7 +130,7 @@ func TestReschedule_RunIsNowAndShiftMoves(t *testing.T) {
 			t.Errorf("arrived: %+v", got)
 		}
 		_, err := r.S.Reschedule(t.Context(), scheduler.Ref{UID: b.UID},
-			scheduler.Edit{Delay: 20 * 365 * 24 * time.Hour, HasDelay: true})
+			scheduler.Edit{Delay: new(20 * 365 * 24 * time.Hour)})
 		if err == nil {
 			t.Error("twenty years ahead were taken")
 		}
@@ -152,7 +152,7 @@ func TestReschedule_LeavesAMessageAloneThatMayHaveBeenDelivered(t *testing.T) {
 		if !before.Mark.Uncertain {
 			t.Fatalf("it is %s, uncertain %t", before.State, before.Mark.Uncertain)
 		}
-		got := reschedule(r, a.UID, scheduler.Edit{Delay: time.Hour, HasDelay: true})
+		got := reschedule(r, a.UID, scheduler.Edit{Delay: new(time.Hour)})
 		if got.Code != scheduler.AmendMaybe {
 			t.Errorf("reschedule: %s", got.Code)
 		}
@@ -181,7 +181,7 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 			t.Fatalf("dry run: %+v, %v", dry, err)
 		}
 		shifted, err := r.S.RescheduleMany(t.Context(), scheduler.Selection{Topic: "orders.>"},
-			scheduler.Edit{Shift: time.Minute, HasShift: true}, nil)
+			scheduler.Edit{Shift: new(time.Minute)}, nil)
 		if err != nil || shifted.Done != 600 {
 			t.Fatalf("shift: %+v, %v", shifted, err)
 		}
@@ -192,8 +192,8 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 		}
 		steps := 0
 		// A pause keeps those that are due now in the walk's way: it must end all the same.
-		for _, e := range []scheduler.Edit{{Delay: 2 * time.Hour, HasDelay: true}, {Run: true},
-			{Delay: 3 * time.Hour, HasDelay: true}} {
+		for _, e := range []scheduler.Edit{{Delay: new(2 * time.Hour)}, {Run: true},
+			{Delay: new(3 * time.Hour)}} {
 			if again, err := r.S.RescheduleMany(t.Context(), scheduler.Selection{Topic: "mail"}, e, nil); err != nil ||
 				again.Done != 600 {
 				t.Fatalf("reschedule to one time: %+v, %v", again, err)
@@ -236,7 +236,7 @@ func TestReschedule_RefusesWhatDoesNotFitAndChangesNothing(t *testing.T) {
 		a := r.Push(scheduler.Push{Delay: time.Hour, Body: []byte("four"),
 			Headers: []message.Header{{Name: "X", Value: "1"}}})
 		edit := func(body string) scheduler.Edit {
-			return scheduler.Edit{Body: []byte(body), HasBody: true, Delay: time.Second, HasDelay: true,
+			return scheduler.Edit{Body: []byte(body), Delay: new(time.Second),
 				Fit: shortBody(4)}
 		}
 		if _, err := r.S.Reschedule(t.Context(), scheduler.Ref{UID: a.UID}, edit("fives")); !errors.Is(err, errLong) {
@@ -246,7 +246,7 @@ func TestReschedule_RefusesWhatDoesNotFitAndChangesNothing(t *testing.T) {
 			t.Errorf("version %d, due %d, body %q", info.Version, info.Due, info.Body)
 		}
 		// What stays is not held to a limit that it was not pushed under.
-		got := reschedule(r, a.UID, scheduler.Edit{Delay: time.Minute, HasDelay: true, Fit: shortBody(1)})
+		got := reschedule(r, a.UID, scheduler.Edit{Delay: new(time.Minute), Fit: shortBody(1)})
 		if got.Code != scheduler.AmendDone {
 			t.Errorf("moved: %s", got.Code)
 		}

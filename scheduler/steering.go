@@ -209,19 +209,13 @@ type Parked struct {
 // Edit describes how a reschedule changes a waiting message. Fields that are not set leave the message's values.
 type Edit struct {
 	// At most one of the three is set: At, Delay from now, or Shift from the present due time.
-	At       message.Milli
-	HasAt    bool
-	Delay    time.Duration
-	HasDelay bool
-	Shift    time.Duration
-	HasShift bool
+	At    *message.Milli `json:"at"`
+	Delay *time.Duration `json:"delay"`
+	Shift *time.Duration `json:"shift"`
 
-	Priority    uint8
-	HasPriority bool
-	Headers     []message.Header
-	HasHeaders  bool
-	Body        []byte
-	HasBody     bool
+	Priority *uint8           `json:"priority"`
+	Headers  []message.Header `json:"headers"` // replace the user's headers if not nil
+	Body     []byte           `json:"body"`    // replaces the body if not nil
 
 	// Version is the version that the message must have (If-Match), or 0 for any.
 	Version uint64
@@ -273,11 +267,9 @@ type Report struct {
 
 // Requeue describes the new message that a requeue makes of a dead one.
 type Requeue struct {
-	Delay      time.Duration
-	Headers    []message.Header
-	HasHeaders bool
-	Body       []byte
-	HasBody    bool
+	Delay   time.Duration    `json:"delay"`
+	Headers []message.Header `json:"headers"` // replace the user's headers if not nil
+	Body    []byte           `json:"body"`    // replaces the body if not nil
 	// Fit checks the message with the replaced parts; nil means no limit.
 	Fit Fit
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // admitted calls h only for requests with the needed right.
-func (s *Server) admitted(needs right, h handler) handler {
+func (s *Server) admitted(needs ops.Right, h handler) handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
 		token, err := s.admit(r)
 		if err != nil {
@@ -24,26 +24,23 @@ func (s *Server) admitted(needs right, h handler) handler {
 			o.admitted = true
 		}
 		if at, _ := r.Context().Value(slotKey{}).(slot); !at.take(s.holder(r, token)) {
-			return refusal(http.StatusServiceUnavailable, ops.WordBusy,
+			return ops.Refuse(http.StatusServiceUnavailable, ops.WordBusy,
 				"this caller's requests take three quarters of http.connections, which is %d", s.cfg.Connections)
 		}
-		if token == nil && !needs.audited() {
-			return h(w, r) // there is no visit to record
+		if token == nil && !needs.Audited() {
+			return h(w, r) // there is nothing to note
 		}
-		v := &visit{token: token}
-		ctx := context.WithValue(r.Context(), visitKey{}, v)
+		by := &ops.Caller{Token: token, Address: r.RemoteAddr, Route: r.Pattern}
+		ctx := context.WithValue(r.Context(), callerKey{}, by)
 		if token != nil {
 			ctx = scheduler.CalledBy(ctx, token.Name)
 		}
 		r = r.WithContext(ctx)
-		if needs.audited() {
-			v.audit = &audit{}
-			if o, ok := w.(*observed); ok {
-				o.visit = v
-			}
+		if o, ok := w.(*observed); ok && needs.Audited() {
+			o.by = by
 		}
-		if token != nil && !token.has(needs) {
-			return lacks(needs.String(), "")
+		if token != nil && !token.Has(needs) {
+			return ops.Lacks(needs.String(), "")
 		}
 		return h(w, r)
 	}
@@ -52,13 +49,13 @@ func (s *Server) admitted(needs right, h handler) handler {
 // admit returns the token of a request, or nil if no token is needed.
 func (s *Server) admit(r *http.Request) (*Token, error) {
 	if err := s.origin.Check(crossing(r)); err != nil || crossing(r) != r && unmarked(r) {
-		return nil, refusal(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
+		return nil, ops.Refuse(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
 	}
 	if forSeeds(r) {
 		if token := s.guard.named(s.cfg.SeedsToken); token != nil {
 			return token, nil
 		}
-		return nil, refusal(http.StatusForbidden, WordForbidden, "there is no token %s, which seeds.token names",
+		return nil, ops.Refuse(http.StatusForbidden, ops.WordForbidden, "there is no token %s, which seeds.token names",
 			s.cfg.SeedsToken)
 	}
 	if !s.guard.shut.Load() {
@@ -66,13 +63,13 @@ func (s *Server) admit(r *http.Request) (*Token, error) {
 	}
 	given, found := bearer(r)
 	if !found {
-		return nil, refusal(http.StatusUnauthorized, WordUnauthorized,
+		return nil, ops.Refuse(http.StatusUnauthorized, WordUnauthorized,
 			"a token is needed: Authorization: Bearer <token>")
 	}
 	hash := sha256.Sum256([]byte(given))
 	token := s.guard.find(&hash)
 	if token == nil {
-		return nil, refusal(http.StatusUnauthorized, WordUnauthorized, "unknown token")
+		return nil, ops.Refuse(http.StatusUnauthorized, WordUnauthorized, "unknown token")
 	}
 	return token, nil
 }
@@ -97,7 +94,7 @@ func (s *Server) ownHost(r *http.Request) error {
 	if s.guard.shut.Load() && !forSeeds(r) || s.known(r.Host) {
 		return nil
 	}
-	return refusal(http.StatusForbidden, WordForeignHost,
+	return ops.Refuse(http.StatusForbidden, WordForeignHost,
 		"Host %.100q is neither an address nor localhost nor in http.hosts, and no token is asked for here", r.Host)
 }
 

@@ -17,48 +17,19 @@ import (
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
-	"github.com/tarry-mq/tarry/scheduler/message"
 )
-
-// Service is the part of the scheduler that the API uses.
-type Service interface {
-	AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted
-	Get(ctx context.Context, ref scheduler.Ref) (message.Info, error)
-	// Resolve returns the one message that a change would apply to. Errors: ErrUnknownID, ErrAmbiguousID.
-	Resolve(ctx context.Context, ref scheduler.Ref) (message.Info, error)
-	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
-	Steering
-	Pulling
-}
 
 // Config configures a Server. Where a field says so, its zero value means a default.
 type Config struct {
-	Service Service
-	Cluster Cluster
-	// Journal answers the queries that need the journal. If nil, the journal is off and its routes answer 501
-	// needs_journal.
-	Journal Journal
-	// Rejects are the pushes by tag that were refused. If nil, their routes answer 501 needs_jetstream.
-	Rejects Rejects
-	// Intake finds pushes that no instance has accepted; nil for none.
-	Intake interface {
-		Look(ctx context.Context, q ops.WhyQuery) ([]ops.WhyPush, []ops.WhyPlace)
-	}
-	// Webhooks tells how the targets of webhooks do; nil for none.
-	Webhooks func() []ops.Webhook
+	// Config is what the operations need. Where it says so, New sets what is left out: the timeout is 30 s, the prefix
+	// wire.DefaultPrefix, the durability "redis" or in sync mode always "journal", the limit of sizes MaxBody.
+	ops.Config
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
-	// JournalMode is the journal's mode as in the settings, off, async or sync, for /v1/cluster. If empty, /v1/cluster
-	// omits it.
-	JournalMode string
 	// Ready checks everything that an instance needs, whether leader or standby. If nil, the instance is always ready.
 	Ready func(ctx context.Context) []Check
 
-	// Clocks returns an error while no majority of clocks votes, for /v1/cluster. nil returns none.
-	Clocks func() error
-
-	Namespace string
-	Version   string // of the binary, for the build metric
+	Version string // of the binary, for the build metric
 	// Token is the token that clients must send; it has all rights. Tokens are further tokens, each with its own
 	// rights. Without either, anybody may call.
 	Token  string
@@ -71,21 +42,8 @@ type Config struct {
 	Proxies []netip.Prefix
 	// TLS makes Run serve HTTPS, if set: see NewTLS.
 	TLS *tls.Config
-	// Prefix is the first part of the intake's subjects, under which no topic may lie. Default: wire.DefaultPrefix.
-	Prefix string
-	// Durable is the durability that the answer to a push promises. Default: "redis". With the journal in sync mode it
-	// is always "journal".
-	Durable string
-	// MaxPayload returns NATS's size limit for a message, headers included, or 0 while it is unknown.
-	MaxPayload func() int64
 	// MaxBody bounds the body of a request. Default: 8 MiB.
 	MaxBody int64
-	// SizeLimit bounds body and headers of a message, in addition to NATS's limit. Default: MaxBody.
-	SizeLimit int
-	// Timeout bounds the work on a request, once it is read. It should exceed the time after which the scheduler
-	// abandons a push, since only the scheduler knows the uid with which to repeat a push of unknown outcome. Default:
-	// 30 s.
-	Timeout time.Duration
 	// HeaderTimeout and ReadTimeout bound how long a client may take to send its headers, and its whole request.
 	// Defaults: 5 s and 30 s.
 	HeaderTimeout, ReadTimeout time.Duration
@@ -99,13 +57,10 @@ type Config struct {
 	StopTimeout time.Duration
 	// ProgressEvery is how often a long operation reports its progress. Default: 1 s.
 	ProgressEvery time.Duration
-	// Now is the clock that "2h ago" and forecasts count from. Default: time.Now.
-	Now func() time.Time
 
 	// Gatherer supplies the metrics of /metrics.
 	Gatherer   prometheus.Gatherer
 	Registerer prometheus.Registerer
-	Log        zerolog.Logger
 }
 
 // Server answers HTTP requests. Run serves it, or another server uses it as a handler.
@@ -114,10 +69,11 @@ type Server struct {
 	log     zerolog.Logger
 	metrics *metrics
 	mux     *http.ServeMux
-	// patterns holds all routes, and seeds those of other systems; handlers holds those that need a right, by pattern.
+	ops     *ops.Ops
+	// patterns holds all routes, and seeds those of other systems.
 	patterns  []string
+	named     map[string]handler // of operations, by name
 	seeds     []string
-	handlers  map[string]guarded
 	guard     guard
 	origin    *http.CrossOriginProtection
 	stats     camelliaStats
@@ -126,11 +82,8 @@ type Server struct {
 	answering bodies    // of messages that polls get
 	buffers   sync.Pool // of *[]byte, for answers
 
-	restoring, verifying, redelivering           exclusive
-	canceling, rescheduling, requeueing, purging exclusive
 	// stopping ends when Run begins to stop, which also ends long operations.
 	stopping context.Context
-	whys     chan struct{} // room for requests that look everywhere
 	stopLong context.CancelFunc
 }
 
@@ -176,14 +129,10 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}
-	s := &Server{whys: make(chan struct{}, 2),
-		restoring: newExclusive("restore", 1), verifying: newExclusive("verify", 1),
-		redelivering: newExclusive("redeliver", 1), canceling: newExclusive("cancel of many", manyAtOnce),
-		rescheduling: newExclusive("reschedule of many", manyAtOnce),
-		requeueing:   newExclusive("requeue of many", manyAtOnce), purging: newExclusive("purge of many", manyAtOnce),
-		cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version),
-		mux: http.NewServeMux(), handlers: map[string]guarded{}, origin: http.NewCrossOriginProtection(),
-	}
+	cfg.HoldLimit = cfg.MaxBody
+	cfg.Checks = func(ctx context.Context) []ops.Check { return ownChecks(cfg.Ready(ctx)) }
+	s := &Server{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version), ops: ops.New(cfg.Config),
+		mux: http.NewServeMux(), named: map[string]handler{}, origin: http.NewCrossOriginProtection()}
 	s.SetTokens(cfg.Tokens)
 	s.stopping, s.stopLong = context.WithCancel(context.Background())
 	s.routes()
@@ -196,3 +145,13 @@ func orDefault[T comparable](v *T, fallback T) {
 		*v = fallback
 	}
 }
+
+// Ops returns the operations that the server offers, for other doors.
+func (s *Server) Ops() *ops.Ops { return s.ops }
+
+// The modes of the journal, as in the settings.
+const (
+	journalOff   = "off"
+	journalAsync = "async"
+	journalSync  = "sync"
+)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
@@ -17,10 +16,6 @@ import (
 var overHTTPAlone = map[string]string{
 	"POST /v1/messages":              "the request API pushes, on api.push",
 	"POST /v1/messages/batch":        "api.push",
-	"GET /v1/messages/{id}":          "api.get",
-	"DELETE /v1/messages/{id}":       "api.cancel",
-	"PATCH /v1/messages/{id}":        "api.reschedule",
-	"POST /v1/messages/{id}/run":     "api.run",
 	"GET /metrics":                   "of one instance, for a scraper",
 	"/":                              "no route",
 	"POST /v1/pull":                  "as a pull of one topic",
@@ -39,7 +34,15 @@ func TestCalls_StandForEveryRouteOrAReason(t *testing.T) {
 		overHTTPAlone["POST /v1/leases/{receipt}/"+verb] = "likewise"
 	}
 	d := open(t)
-	has := api.CallPatterns()
+	var has []string
+	for _, op := range d.Ops().Table() {
+		if (op.Name == "") != (len(op.Groups) == 0) {
+			t.Errorf("%s is called %q in the groups %q", op.Route, op.Name, op.Groups)
+		}
+		if len(op.Groups) > 0 {
+			has = append(has, op.Route)
+		}
+	}
 	for _, pattern := range d.Patterns() {
 		if ofSeeds(pattern) {
 			overHTTPAlone[pattern] = "for the clients of other systems"
@@ -55,22 +58,53 @@ func TestCalls_StandForEveryRouteOrAReason(t *testing.T) {
 	}
 }
 
-// askCall makes a call.
-func askCall(t *testing.T, calls map[string]api.Call, name, request string) reply {
+// calls are the operations of a group on NATS, by name.
+type calls struct {
+	d      *door
+	byName map[string]*ops.Operation
+	as     *ops.Token
+}
+
+func (d *door) calls(group ops.Group) calls {
+	all := []string{">"}
+	c := calls{d, map[string]*ops.Operation{}, &ops.Token{Name: ops.ByNATS, Push: all, Pull: all, Read: true,
+		Operate: group != ops.GroupRead}}
+	for _, op := range d.Ops().Table() {
+		if slices.Contains(op.Groups, group) {
+			c.byName[op.Name] = op
+		}
+	}
+	return c
+}
+
+// do makes a call, and returns its answer as HTTP would have it.
+func (c calls) do(t *testing.T, ctx context.Context, name, request string) reply {
 	t.Helper()
-	status, body := calls[name](t.Context(), []byte(request))
-	a := reply{status: status, raw: string(body)}
-	if err := json.Unmarshal(body, &a.json); err != nil {
-		t.Fatalf("%s %s: %d %q: %v", name, request, status, body, err)
+	out, p := c.d.Ops().Call(ctx, c.byName[name], c.as, []byte(request))
+	a := reply{status: 200}
+	if p != nil {
+		a.status, out = p.Status, p
+	}
+	body, err := ops.Encode(out)
+	if err == nil {
+		err = json.Unmarshal(body, &a.json)
+	}
+	if a.raw = string(body) + "\n"; err != nil {
+		t.Fatalf("%s %s: %d %q: %v", name, request, a.status, body, err)
 	}
 	return a
+}
+
+func (c calls) ask(t *testing.T, name, request string) reply {
+	t.Helper()
+	return c.do(t, t.Context(), name, request)
 }
 
 func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 	t.Parallel()
 	w := full()
 	d := open(t, w.config)
-	reads, changes, admins := d.Reads(), d.Changes(), d.Admins()
+	reads, changes, admins := d.calls(ops.GroupRead), d.calls(ops.GroupAPI), d.calls(ops.GroupAdmin)
 	for _, c := range []struct {
 		name, request, method, target, body string
 	}{
@@ -88,7 +122,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 		{"cluster", `{}`, "GET", "/v1/cluster", ""},
 		{"why", `{"id":"a b"}`, "GET", "/v1/why?id=a%20b", ""},
 	} {
-		got, want := askCall(t, reads, c.name, c.request), call(t, d, c.method, c.target, c.body)
+		got, want := reads.ask(t, c.name, c.request), call(t, d, c.method, c.target, c.body)
 		if got.status != want.status || got.raw != want.raw {
 			t.Errorf("%s %s: got %d %s, over HTTP %d %s", c.name, c.request, got.status, got.raw, want.status, want.raw)
 		}
@@ -106,22 +140,23 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 		"forget":          `{"instance":"t3"}`,
 		"pause":           `{"topic":"orders.>"}`,
 	} {
-		askCall(t, admins, name, request).want(t, 200, "")
+		admins.ask(t, name, request).want(t, 200, "")
 	}
 	for name, request := range map[string]string{
 		"cancel_many":     `{"topic":"orders.>","key":"k"}`,
 		"reschedule_many": `{"topic":"orders.>","delay":"1h"}`,
 		"dead_requeue":    `{"id":"a","key":"k","delay":"1m","body":"x"}`,
 	} {
-		_, path, _ := strings.Cut(api.CallPattern(name), " ")
-		got, want := askCall(t, changes, name, request), call(t, d, "POST", path, request)
+		_, path, _ := strings.Cut(changes.byName[name].Route, " ")
+		got, want := changes.ask(t, name, request), call(t, d, "POST", path, request)
 		if got.status != 200 || got.raw != want.raw {
 			t.Errorf("%s: got %d %s, over HTTP %d %s", name, got.status, got.raw, want.status, want.raw)
 		}
 	}
-	if len(changes) != 3 || len(admins) != 11 || len(reads) != 10 || len(w.cluster.reasons) != 2 {
-		t.Errorf("%d calls that change, %d of operators, %d that read; resigned for %q", len(changes), len(admins),
-			len(reads), w.cluster.reasons)
+	if len(changes.byName) != 7 || len(admins.byName) != 11 || len(reads.byName) != 10 || len(w.cluster.reasons) != 2 {
+		t.Errorf("%d calls that change, %d of operators, %d that read; resigned for %q",
+			len(changes.byName), len(admins.byName),
+			len(reads.byName), w.cluster.reasons)
 	}
 	for _, word := range []string{`"who":"nats"`, `"operation":"pause"`, `"operation":"resign"`, `"operation":"verify"`,
 		`"operation":"purge"`} {
@@ -138,20 +173,20 @@ func TestCalls_RefuseWhatCannotBeMeant(t *testing.T) {
 	t.Parallel()
 	w := full()
 	d := open(t, w.config)
-	calls := d.Admins()
+	calls := d.calls(ops.GroupAdmin)
 	for request, word := range map[string]string{
 		`{`:                         "invalid_json",
 		`[]`:                        "invalid_json",
 		`{} {}`:                     "invalid_json",
 		`{"topic":"a","topic":"b"}`: "repeated_field",
-		`{"topic":{}}`:              "invalid_json",
+		`{"topic":{}}`:              "invalid_topic",
 		`{}`:                        "invalid_topic",
 		`{"topic":null}`:            "invalid_topic",
 		`{"topic":"a..b"}`:          "invalid_topic",
 		`{"topic":"a","x":1}`:       "unknown_field",
 		`{"topic":"a","x":` + strings.Repeat("[", 20000) + `}`: "invalid_json",
 	} {
-		if a := askCall(t, calls, "pause", request); a.status != 400 || a.word() != word || a.detail() == "" {
+		if a := calls.ask(t, "pause", request); a.status != 400 || a.word() != word || a.detail() == "" {
 			t.Errorf("%.60s: got %d %.200s, want %s", request, a.status, a.raw, word)
 		}
 	}
@@ -162,14 +197,14 @@ func TestCalls_RefuseWhatCannotBeMeant(t *testing.T) {
 	panicking.panics = true
 	panicking.rejects = newRejects()
 	d = open(t, panicking.config)
-	askCall(t, d.Admins(), "rejects_requeue", `{"sequence":1}`).want(t, 500, "internal")
+	d.calls(ops.GroupAdmin).ask(t, "rejects_requeue", `{"sequence":1}`).want(t, 500, "internal")
 }
 
 func TestCalls_ReadsChangeNothing(t *testing.T) {
 	t.Parallel()
-	for name := range open(t).Reads() {
-		if !strings.HasPrefix(api.CallPattern(name), "GET ") {
-			t.Errorf("%s stands for %s", name, api.CallPattern(name))
+	for name, op := range open(t).calls(ops.GroupRead).byName {
+		if !strings.HasPrefix(op.Route, "GET ") {
+			t.Errorf("%s stands for %s", name, op.Route)
 		}
 	}
 }
@@ -184,8 +219,8 @@ func TestCalls_EndWithTheirContext(t *testing.T) {
 	d := open(t, w.config)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
-	if status, body := d.Admins()["verify"](ctx, nil); status != 504 {
-		t.Errorf("got %d %s", status, body)
+	if a := d.calls(ops.GroupAdmin).do(t, ctx, "verify", ""); a.status != 504 {
+		t.Errorf("got %d %s", a.status, a.raw)
 	}
 }
 
@@ -197,9 +232,8 @@ func FuzzCall(f *testing.F) {
 	f.Fuzz(func(t *testing.T, request []byte) {
 		d := open(t, full().config)
 		for _, name := range []string{"history", "list", "topic", "reject"} {
-			status, body := d.Reads()[name](t.Context(), request)
-			if !json.Valid(body) || status < 200 || status >= 500 {
-				t.Fatalf("%s: %d %q", name, status, body)
+			if a := d.calls(ops.GroupRead).ask(t, name, string(request)); a.status < 200 || a.status >= 500 {
+				t.Fatalf("%s: %d %q", name, a.status, a.raw)
 			}
 		}
 	})

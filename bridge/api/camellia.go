@@ -82,19 +82,19 @@ type camelliaAnswer struct {
 // camelliaCall does one of camellia's requests and returns what to answer besides the code.
 type camelliaCall func(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error)
 
-func (s *Server) camelliaRoutes(closed func(pattern string, needs right, h handler)) {
+func (s *Server) camelliaRoutes(closed func(pattern string, needs ops.Right, h handler)) {
 	for _, c := range []struct {
 		method, name string
-		needs        right
+		needs        ops.Right
 		call         camelliaCall
 	}{
-		{"POST", "sendMsg", rightPush, s.camelliaSend},
-		{"POST", "deleteMsg", rightChange, s.camelliaDelete},
-		{"POST", "ackMsg", rightPull, s.camelliaAck},
-		{"POST", "getMsg", rightLook, s.camelliaGet},
-		{"GET", "getMonitorData", rightRead, s.camelliaMonitor},
-		{"GET", "getTopicInfo", rightRead, s.camelliaTopic},
-		{"GET", "getTopicInfoList", rightRead, s.camelliaTopics},
+		{"POST", "sendMsg", ops.RightPush, s.camelliaSend},
+		{"POST", "deleteMsg", ops.RightChange, s.camelliaDelete},
+		{"POST", "ackMsg", ops.RightPull, s.camelliaAck},
+		{"POST", "getMsg", ops.RightLook, s.camelliaGet},
+		{"GET", "getMonitorData", ops.RightRead, s.camelliaMonitor},
+		{"GET", "getTopicInfo", ops.RightRead, s.camelliaTopic},
+		{"GET", "getTopicInfoList", ops.RightRead, s.camelliaTopics},
 	} {
 		closed(c.method+" "+camelliaPrefix+c.name, c.needs, func(w http.ResponseWriter, r *http.Request) error {
 			f, release, err := s.form(w, r)
@@ -115,11 +115,11 @@ func (s *Server) camelliaRoutes(closed func(pattern string, needs right, h handl
 		})
 	}
 	for name, asks := range map[string]bool{"status": true, "check": false} {
-		closed("GET /camellia/health/"+name, rightNone,
+		closed("GET /camellia/health/"+name, ops.None,
 			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaHealth(w, r, asks) })
 	}
 	for name, long := range map[string]bool{"pullMsg": false, "longPollingMsg": true} {
-		closed("POST "+camelliaPrefix+name, rightPull,
+		closed("POST "+camelliaPrefix+name, ops.RightPull,
 			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaPull(w, r, long) })
 	}
 }
@@ -137,7 +137,7 @@ func (s *Server) camelliaHealth(w http.ResponseWriter, r *http.Request, asks boo
 
 // camelliaRefuse answers with the code for an error.
 func (s *Server) camelliaRefuse(w http.ResponseWriter, r *http.Request, err error) error {
-	known := s.judged(r, err)
+	known := s.ops.Judge(callerOf(r), err)
 	a := camelliaAnswer{Code: camelliaBad, Msg: known.Detail}
 	switch {
 	case known.Status == http.StatusForbidden:
@@ -171,18 +171,18 @@ func (s *Server) form(w http.ResponseWriter, r *http.Request) (f *form, release 
 func readForm(body, more string) (*form, error) {
 	values, err := url.ParseQuery(body)
 	if err != nil {
-		return nil, refusal(http.StatusBadRequest, WordQuery, "the form cannot be read; it needs percent encoding")
+		return nil, ops.Refuse(http.StatusBadRequest, ops.WordQuery, "the form cannot be read; it needs percent encoding")
 	}
 	query, err := url.ParseQuery(more)
 	if err != nil {
-		return nil, refusal(http.StatusBadRequest, WordQuery, "the query cannot be read; it needs percent encoding")
+		return nil, ops.Refuse(http.StatusBadRequest, ops.WordQuery, "the query cannot be read; it needs percent encoding")
 	}
 	for name, more := range query {
 		values[name] = append(values[name], more...)
 	}
 	for name, given := range values {
 		if len(given) > 1 {
-			return nil, refusal(http.StatusBadRequest, WordQuery, "%.40q is given more than once", name)
+			return nil, ops.Refuse(http.StatusBadRequest, ops.WordQuery, "%.40q is given more than once", name)
 		}
 	}
 	return &form{Values: values}, nil
@@ -190,7 +190,7 @@ func readForm(body, more string) (*form, error) {
 
 func (f *form) refuse(name, format string, args ...any) {
 	if f.err == nil {
-		f.err = refusal(http.StatusBadRequest, "invalid_"+name, name+" "+format, args...)
+		f.err = ops.Refuse(http.StatusBadRequest, "invalid_"+name, name+" "+format, args...)
 	}
 }
 
@@ -243,8 +243,8 @@ func (f *form) millis(name string, most time.Duration) time.Duration {
 
 // camelliaRef names the message with a msgId on a topic.
 func camelliaRef(r *http.Request, topic, id string) (scheduler.Ref, error) {
-	ref, err := ops.Ref(ops.Named{ID: id, Topic: topic, Keyed: true})
-	ref.Viewer = viewer(r)
+	ref, err := ops.Ref(ops.Named{ID: id, Topic: topic, Key: new("")})
+	ref.Viewer = callerOf(r).Viewer()
 	return ref, err
 }
 
@@ -290,10 +290,10 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 		p.Headers = []wire.Header{{Name: camelliaMade, Value: strconv.FormatInt(int64(due)-delay.Milliseconds(), 10)},
 			{Name: camelliaDue, Value: strconv.FormatInt(int64(due), 10)}}
 	}
-	if err := mayPush(r, p.Topic); err != nil {
+	if err := callerOf(r).MayPush(p.Topic); err != nil {
 		return a, err
 	}
-	if err := errors.Join(p.Check(s.cfg.Prefix), s.limits().Check(&p, len(body))); err != nil {
+	if err := errors.Join(p.Check(s.cfg.Prefix), s.ops.Limits().Check(&p, len(body))); err != nil {
 		return a, err
 	}
 	if p.ID != "" {
@@ -307,14 +307,14 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 			a.Message = s.camelliaShown(r, &first, false)
 			return a, nil
 		} else if ref.UID != "" {
-			return a, refusal(http.StatusBadRequest, "invalid_msgId",
+			return a, ops.Refuse(http.StatusBadRequest, "invalid_msgId",
 				"msgId %s has the form of this server's own; only one that lives can be sent again", p.ID)
 		}
 	}
 	push := ops.Push(&p, body)
 	accepted := s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0]
 	if result := s.result(accepted); result.Problem != nil {
-		return a, &problem{*result.Problem}
+		return a, &ops.Refused{Problem: *result.Problem}
 	}
 	s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
 	info := message.Info{State: accepted.State, Message: message.Message{UID: accepted.UID, ID: p.ID, Topic: p.Topic,
@@ -333,7 +333,7 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 
 // camelliaShown is camelliaMessage for a look-up: a caller that may only push sees no content.
 func (s *Server) camelliaShown(r *http.Request, i *message.Info, row bool) *camelliaMessage {
-	if !mayRead(r) {
+	if !callerOf(r).MayRead() {
 		i.Body = nil
 	}
 	return s.camelliaMessage(i, row)
@@ -414,7 +414,7 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 	ref, err := camelliaNamed(r, f)
 	topic := ref.Topic
 	if err == nil {
-		ref, err = s.permitted(ctx, r, ref)
+		ref, err = s.ops.Permitted(ctx, callerOf(r), ref)
 	}
 	if err != nil {
 		return camelliaAnswer{}, err
@@ -426,7 +426,7 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 	}
 	if held != nil && (err == nil || errors.Is(err, scheduler.ErrUnknownID)) {
 		if _, refused := ops.Cancel(f.Get("msgId"), &result); refused != nil {
-			err = refusal(http.StatusNotFound, refused.Word, "not deleted: %s", refused.Detail)
+			err = ops.Refuse(http.StatusNotFound, refused.Word, "not deleted: %s", refused.Detail)
 		}
 	}
 	if err == nil {
@@ -447,7 +447,7 @@ func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (cam
 		}
 	}
 	if err == nil {
-		err = mayPull(r, ref.Topic)
+		err = callerOf(r).MayPull(ref.Topic)
 	}
 	if err != nil {
 		return camelliaAnswer{}, err
@@ -460,7 +460,7 @@ func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (cam
 	}
 	switch {
 	case errors.Is(err, scheduler.ErrNotLeased):
-		err = refusal(http.StatusNotFound, ops.WordNotLeased, "nothing was acknowledged: %v", err)
+		err = ops.Refuse(http.StatusNotFound, ops.WordNotLeased, "nothing was acknowledged: %v", err)
 	case err == nil:
 		s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Acked++ })
 	}
@@ -518,10 +518,11 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 		switch err = f.err; {
 		case err != nil:
 		case s.camelliaMQ(poll.Topic):
-			err = refusal(http.StatusBadRequest, wire.WordDeliver, "topic %s has deliver: mq in the settings; nobody pulls it",
+			err = ops.Refuse(http.StatusBadRequest, wire.WordDeliver,
+				"topic %s has deliver: mq in the settings; nobody pulls it",
 				poll.Topic)
 		default:
-			err = mayPull(r, poll.Topic)
+			err = callerOf(r).MayPull(poll.Topic)
 		}
 		if err == nil {
 			if ready := s.camelliaEnd(poll.Topic); ready > 0 {
@@ -544,7 +545,7 @@ func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool)
 	if err == nil {
 		return nil
 	}
-	if long && s.judged(r, err).Status != http.StatusForbidden { // which refuse answers late
+	if long && s.ops.Judge(callerOf(r), err).Status != http.StatusForbidden { // which refuse answers late
 		s.later(r, min(wait, time.Second))
 	}
 	return s.camelliaRefuse(w, r, err)

@@ -13,6 +13,8 @@ import (
 	"strings"
 
 	"github.com/swaggest/swgui/v5/static"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 // The page at /docs is Swagger UI, served entirely from this binary: it works without internet access and fetches
@@ -87,7 +89,7 @@ func docsPage(w http.ResponseWriter, _ *http.Request) error {
 func docsAsset(w http.ResponseWriter, r *http.Request) (err error) {
 	asset, known := docsAssets[r.PathValue("asset")]
 	if !known {
-		return refusal(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; the page is at %s",
+		return ops.Refuse(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; the page is at %s",
 			path.Dir(r.URL.Path))
 	}
 	file, err := asset.open()

@@ -1,7 +1,6 @@
 package api
 
 import (
-	"cmp"
 	"net/http"
 )
 
@@ -12,21 +11,6 @@ func (s *Server) Patterns() []string { return s.patterns }
 func (s *Server) Pattern(r *http.Request) string {
 	_, pattern := s.mux.Handler(r)
 	return pattern
-}
-
-// CallPattern is the route that a call stands for.
-func CallPattern(name string) string {
-	return cmp.Or(reads[name].pattern, changes[name].pattern, admins[name].pattern)
-}
-
-// CallPatterns are the routes that calls stand for.
-func CallPatterns() (all []string) {
-	for _, list := range []map[string]route{reads, changes, admins} {
-		for name := range list {
-			all = append(all, CallPattern(name))
-		}
-	}
-	return all
 }
 
 // Hold counts bytes as if bodies were being read.

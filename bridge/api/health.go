@@ -81,10 +81,10 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	return s.respondValue(w, status, a)
 }
 
-// ownChecks returns the checks of this instance with the reasons of failures.
-func (s *Server) ownChecks(ctx context.Context) []ops.Check {
+// ownChecks returns checks with the reasons of failures.
+func ownChecks(checks []Check) []ops.Check {
 	var all []ops.Check
-	for _, c := range s.cfg.Ready(ctx) {
+	for _, c := range checks {
 		a := c.answer()
 		if c.Err != nil {
 			a.Detail = c.Err.Error()
@@ -101,7 +101,7 @@ func (s *Server) Probes() http.Handler {
 	for pattern, h := range map[string]handler{
 		"GET /livez": s.livez, "GET /readyz": s.readyz,
 		unrouted: func(http.ResponseWriter, *http.Request) error {
-			return refusal(http.StatusNotFound, WordUnknownRoute, "this listener serves only /livez and /readyz")
+			return ops.Refuse(http.StatusNotFound, WordUnknownRoute, "this listener serves only /livez and /readyz")
 		},
 	} {
 		mux.Handle(pattern, s.serve(h))

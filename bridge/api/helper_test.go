@@ -74,11 +74,9 @@ func open(t testing.TB, change ...func(*api.Config)) *door {
 		}
 	})
 	d := &door{timeline: timeline, log: &syncBuffer{}}
-	cfg := api.Config{
-		Service: instance{heart, leader}, Cluster: &cluster{}, Namespace: "test", Version: "v1.2.3", Gatherer: registry,
-		Registerer: registry,
-		Log:        zerolog.New(d.log), Hosts: []string{"example.com", "a"}, // as httptest has it
-	}
+	cfg := api.Config{Config: ops.Config{Service: instance{heart, leader}, Cluster: &cluster{}, Namespace: "test",
+		Log: zerolog.New(d.log)},
+		Version: "v1.2.3", Gatherer: registry, Registerer: registry, Hosts: []string{"example.com", "a"}}
 	for _, f := range change {
 		f(&cfg)
 	}
@@ -222,7 +220,7 @@ func (s service) Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.Cance
 	return s.cancel(ctx, ref)
 }
 
-func with(s api.Service) func(*api.Config) { return func(c *api.Config) { c.Service = s } }
+func with(s ops.Service) func(*api.Config) { return func(c *api.Config) { c.Service = s } }
 
 // reply is an answer, read.
 type reply struct {

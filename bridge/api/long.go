@@ -3,7 +3,6 @@ package api
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"mime"
 	"net/http"
@@ -11,84 +10,14 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// A long operation may read the whole journal. It has no time-out: it ends when it is done, when its client goes away
-// or when the instance stops. A client that accepts linesType gets a line of progress from time to time, so that
-// proxies see a live connection, and a last line with the report or the error. Any other client gets only the report.
+// A long operation has no time-out here: it ends when it is done, when its client goes away or when the instance stops.
+// A client that accepts linesType gets a line of progress from time to time, so that proxies see a live connection, and
+// a last line with the report or the error. Any other client gets only the report.
 
 const linesType = "application/x-ndjson"
-
-// exclusive lets few operations of a kind run at a time.
-type exclusive struct {
-	what  string
-	turns chan struct{}
-}
-
-func newExclusive(what string, most int) exclusive { return exclusive{what, make(chan struct{}, most)} }
-
-// manyAtOnce is how many operations on many messages of a kind may run at a time. Each makes a few dozen changes in the
-// store at once.
-const manyAtOnce = 4
-
-// long runs an operation, unless as many as may of its kind are running, and answers with its report, converted by the
-// given function. The operation is over before its report is complete: a client that has read it may start the next.
-func long[R any](s *Server, w http.ResponseWriter, r *http.Request, kind exclusive, form func(*R) any,
-	do func(ctx context.Context, progress func(R)) (R, error)) error {
-	select {
-	case kind.turns <- struct{}{}:
-	default:
-		return refusal(http.StatusConflict, WordAlreadyRunning,
-			"a %s is running on this instance already, and no more than %d may at a time; wait for its end", kind.what,
-			cap(kind.turns))
-	}
-	ctx, stop := s.unhurried(w, r)
-	defer stop(nil)
-	l := &lines{to: w, control: http.NewResponseController(w), within: s.cfg.Timeout}
-	var progress func(R)
-	quiet, inLines := func() {}, acceptsLines(r)
-	if inLines {
-		progress, quiet = writeProgress(l, s.cfg.ProgressEvery, form, stop)
-	}
-	report, err := func() (R, error) {
-		defer quiet() // also when it panics: nobody may write once the handler has returned
-		defer func() { <-kind.turns }()
-		return do(ctx, progress)
-	}()
-	var known *problem
-	if !errors.As(err, &known) {
-		err = s.why(ctx, err)
-	}
-	l.hurry()
-	switch {
-	case err == nil && !inLines:
-		return s.respondValue(w, http.StatusOK, form(&report))
-	case err == nil:
-		return l.value("report", form(&report))
-	case l.begun: // the status has been sent: the problem is the last line
-		known := s.judged(r, err)
-		if a := visitOf(r).audit; a != nil {
-			a.word = known.Word
-		}
-		_ = l.line(ops.AppendProblem(nil, &known.Problem))
-		return nil
-	}
-	return err
-}
-
-// why returns the cause of an operation's end. If its context ended, that is the cause, even if the operation returned
-// another error.
-func (s *Server) why(ctx context.Context, err error) error {
-	switch {
-	case err == nil || ctx.Err() == nil:
-		return err
-	case s.stopping.Err() != nil || errors.Is(context.Cause(ctx), scheduler.ErrStopping):
-		return scheduler.ErrStopping
-	}
-	return context.Canceled
-}
 
 // unhurried removes the server's time-outs from a request that has been read. The context ends when the client goes
 // away or the instance stops.
@@ -118,48 +47,55 @@ func acceptsLines(r *http.Request) bool {
 	return false
 }
 
-// writeProgress writes the progress of an operation at this interval until quiet is called. A client that stops
-// reading stops the operation.
-func writeProgress[R any](l *lines, every time.Duration, form func(*R) any,
-	stop context.CancelCauseFunc) (progress func(R), quiet func()) {
+// begin begins a long operation, whose progress it writes at intervals, if the client wants lines, until end is called.
+// A client that stops reading stops the operation.
+func (l *lines) begin(s *Server, w http.ResponseWriter, r *http.Request) (work context.Context,
+	progress func(report any), end func()) {
+	work, stop := s.unhurried(w, r)
+	*l = lines{to: w, control: http.NewResponseController(w), within: s.cfg.Timeout, wanted: acceptsLines(r)}
+	if !l.wanted {
+		return work, nil, func() { stop(nil) }
+	}
 	var (
 		latest atomic.Pointer[json.RawMessage]
 		last   time.Time
 	)
 	// A report may share memory with the one that the operation keeps updating. It is encoded here, while the operation
 	// waits.
-	progress = func(report R) {
-		if now := time.Now(); now.Sub(last) >= every/2 {
-			text, err := json.Marshal(form(&report))
-			if words := json.RawMessage(text); err == nil {
-				latest.Store(&words)
+	progress = func(report any) {
+		if now := time.Now(); now.Sub(last) >= s.cfg.ProgressEvery/2 {
+			text, err := json.Marshal(report)
+			words := json.RawMessage(text)
+			if err == nil && latest.Swap(&words) != nil { // the first report is of nothing yet
+				last = now
 			}
-			last = now
 		}
 	}
-	var none R
-	progress(none)
-	last = time.Time{}
 	enough, ended := make(chan struct{}), make(chan struct{})
-	go func() { // until quiet
+	go func() { // until end
 		defer close(ended)
-		tick := time.Tick(every)
+		tick := time.Tick(s.cfg.ProgressEvery)
 		for {
 			select {
 			case <-enough:
 				return
 			case <-tick:
 			}
+			words := latest.Load()
+			if words == nil {
+				continue
+			}
 			l.hurry()
-			if err := l.value("progress", *latest.Load()); err != nil {
+			if err := l.value("progress", *words); err != nil {
 				stop(fmt.Errorf("write progress: %w", err))
 				return
 			}
 		}
 	}()
-	return progress, func() {
+	return work, progress, func() {
 		close(enough)
 		<-ended
+		stop(nil)
 	}
 }
 
@@ -168,6 +104,7 @@ type lines struct {
 	to      http.ResponseWriter
 	control *http.ResponseController
 	within  time.Duration // the time that the client has to read a line
+	wanted  bool
 	begun   bool
 }
 
@@ -196,79 +133,4 @@ func (l *lines) line(text []byte) error {
 		return err
 	}
 	return l.control.Flush()
-}
-
-// An operation on many messages works in bounded steps and is long: see long.go. However it ends, its answer reports
-// its progress, and so does its audit line, which remains even if the client has gone. An operation on everything by
-// mistake is worse than a refusal, so it has to be requested explicitly: {"all":true}.
-
-// cancelMany cancels the waiting messages that are selected.
-func (s *Server) cancelMany(w http.ResponseWriter, r *http.Request) error {
-	asked, err := decoded(s, w, r, ops.DecodeSelection)
-	if err != nil {
-		return err
-	}
-	selected, err := ops.SelectionOf(&asked, s.cfg.Now())
-	if err != nil {
-		return err
-	}
-	return s.many(w, r, s.canceling, "cancel", selected,
-		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-			return s.cfg.Service.CancelMany(ctx, selected, progress)
-		})
-}
-
-// rescheduleMany moves the waiting messages that are selected.
-func (s *Server) rescheduleMany(w http.ResponseWriter, r *http.Request) error {
-	var change ops.Edit
-	asked, err := decoded(s, w, r, func(body []byte) (asked ops.Selection, err error) {
-		asked, change, err = ops.DecodeRescheduleMany(body)
-		return asked, err
-	})
-	if err != nil {
-		return err
-	}
-	selected, err := ops.SelectionOf(&asked, s.cfg.Now())
-	if err != nil {
-		return err
-	}
-	edit := ops.EditOf(&change)
-	return s.many(w, r, s.rescheduling, "reschedule", selected,
-		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-			return s.cfg.Service.RescheduleMany(ctx, selected, edit, progress)
-		})
-}
-
-// many runs an operation on the selected messages.
-func (s *Server) many(w http.ResponseWriter, r *http.Request, kind exclusive, what string, selected scheduler.Selection,
-	do func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error)) error {
-	line := s.auditMany(r, what, &selected)
-	form := func(r *scheduler.Report) any { return ops.ReportOf(*r, selected.DryRun) }
-	return long(s, w, r, kind, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
-		report, err := do(ctx, progress)
-		// logged too, because the caller may have gone
-		line.Int("matched", report.Matched).Int("done", report.Done).Int("failed", report.Failed)
-		if !errors.Is(err, scheduler.ErrOutcomeUnknown) {
-			err = s.why(ctx, err)
-		}
-		if err != nil { // the caller should learn how much was done
-			err = fmt.Errorf("%w: %w", err, &problem{ops.Stopped(report, selected.DryRun, err)})
-		}
-		return report, err
-	})
-}
-
-// auditMany is audit for an operation on a selection.
-func (s *Server) auditMany(r *http.Request, what string, selected *scheduler.Selection) *audit {
-	line := s.audit(r, what, selected.DryRun).Str("topic", selected.Topic)
-	if selected.HasKey {
-		line.Str("key", selected.Key)
-	}
-	if selected.From != 0 {
-		line.Str("from", ops.FormatTime(int64(selected.From)))
-	}
-	if selected.To != 0 {
-		line.Str("to", ops.FormatTime(int64(selected.To)))
-	}
-	return line
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
@@ -154,10 +155,9 @@ func TestMany_EndsAtOnceWhenTheInstanceStops(t *testing.T) {
 		many: func(ctx context.Context, _ func(scheduler.Report)) { <-ctx.Done() }}))
 	ctx, end := context.WithCancelCause(t.Context())
 	end(scheduler.ErrStopping)
-	status, body := d.Changes()["cancel_many"](ctx, []byte(`{"all":true}`))
-	if status != 503 || !strings.HasPrefix(string(body), `{"error":"stopping"`) ||
-		!strings.HasSuffix(string(body), report+"\n") {
-		t.Errorf("over NATS: got %d %s", status, body)
+	a := d.calls(ops.GroupAPI).do(t, ctx, "cancel_many", `{"all":true}`)
+	if !strings.HasSuffix(a.want(t, 503, "stopping").raw, report+"\n") {
+		t.Errorf("over NATS: got %s", a.raw)
 	}
 }
 

@@ -2,7 +2,6 @@ package api
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"net/http"
 	"runtime"
@@ -47,7 +46,7 @@ type observed struct {
 	started time.Time
 	status  int
 	bytes   int
-	visit   *visit // of an operator's action, else nil
+	by      *ops.Caller // of an operator's action, else nil
 
 	took     time.Duration // until it was answered, if the connection was read on then
 	admitted bool          // its caller may make it
@@ -85,11 +84,10 @@ func (o *observed) done() {
 	}
 	failure := recover()
 	if failure != nil && failure != http.ErrAbortHandler {
-		o.s.log.Error().Str("route", route).Str("panic", panicText(failure)).Str("stack", string(debug.Stack())).Msg(
+		o.s.log.Error().Str("route", route).Str("panic", ops.PanicText(failure)).Str("stack", string(debug.Stack())).Msg(
 			"request panicked")
 		if o.status == 0 {
-			internal := ops.ProblemOf(errPanicked)
-			o.s.refuse(o, o.r, &problem{internal})
+			o.s.refuse(o, o.r, &ops.Refused{Problem: ops.ProblemOf(ops.ErrPanicked)})
 			failure = nil
 		}
 	}
@@ -104,17 +102,6 @@ func (o *observed) done() {
 	}
 }
 
-var errPanicked = errors.New("panicked")
-
-// panicText describes a panic. The runtime's own panics never quote data. Any other panic may, so only its type is
-// logged.
-func panicText(v any) string {
-	if err, ok := v.(runtime.Error); ok {
-		return err.Error()
-	}
-	return fmt.Sprintf("%T", v)
-}
-
 // gatherLog logs promhttp's errors.
 type gatherLog struct{ log zerolog.Logger }
 
@@ -122,61 +109,9 @@ func (l gatherLog) Println(v ...any) {
 	l.log.Warn().Str("cause", fmt.Sprint(v...)).Msg("some metrics could not be gathered")
 }
 
-// audit collects an operator's action for the log: one line for each request with a known token to a route whose right
-// is audited, regardless of the outcome. The line is written after the answer, since it holds the outcome. It contains
-// the parameters and, for an operation on many messages, the number of changed messages, but never a body.
-type audit struct {
-	what string // "restore"; empty where the request was refused before it was understood
-	dry  bool
-	word string // of the problem that was answered
-	add  []func(*zerolog.Event)
-}
-
-// audit names the operation that a request asks for. Parameters added to the result appear in the line.
-func (s *Server) audit(r *http.Request, what string, dry bool) *audit {
-	a := visitOf(r).audit
-	if a == nil {
-		a = &audit{} // never logged: the request is not an operator's action
-	}
-	a.what, a.dry = what, dry
-	return a
-}
-
-func (a *audit) with(add func(*zerolog.Event)) *audit {
-	a.add = append(a.add, add)
-	return a
-}
-
-// Str adds a parameter.
-func (a *audit) Str(name, value string) *audit {
-	return a.with(func(e *zerolog.Event) { e.Str(name, value) })
-}
-
-// Int adds a parameter.
-func (a *audit) Int(name string, value int) *audit {
-	return a.with(func(e *zerolog.Event) { e.Int(name, value) })
-}
-
-// Bool adds a parameter.
-func (a *audit) Bool(name string, value bool) *audit {
-	return a.with(func(e *zerolog.Event) { e.Bool(name, value) })
-}
-
 // audited writes the log line of a request that is an operator's action.
 func (o *observed) audited(took time.Duration) {
-	if o.visit == nil {
-		return
+	if o.by != nil {
+		o.by.Log(&o.s.log, o.status, took)
 	}
-	a := o.visit.audit
-	line := o.s.log.Info().Str("who", o.visit.name()).Str("remote", o.r.RemoteAddr).Str("route", o.r.Pattern)
-	if a.what != "" {
-		line.Str("operation", a.what).Bool("dry_run", a.dry)
-	}
-	for _, add := range a.add {
-		add(line)
-	}
-	if a.word != "" {
-		line.Str("problem", a.word)
-	}
-	line.Int("status", o.status).Dur("took", took).Msg("operator action")
 }

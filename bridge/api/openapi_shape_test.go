@@ -164,12 +164,12 @@ func TestOpenAPI_HasTheLimitsOfTheCode(t *testing.T) {
 		{"schemas/Purge/properties/ids/maxItems", ops.MaxIDs},
 		{"schemas/RequeueRejects/properties/sequences/maxItems", ops.MaxIDs},
 		{"schemas/Restore/properties/rate/maximum", ops.MaxRate},
-		{"schemas/Forecast/properties/steps/maxItems", maxSteps},
-		{"schemas/Cluster/properties/parked/maxItems", maxParked},
+		{"schemas/Forecast/properties/steps/maxItems", ops.MaxSteps},
+		{"schemas/Cluster/properties/parked/maxItems", ops.MaxParked},
 		{"schemas/Problem/properties/candidates/maxItems", scheduler.MaxNamesOfID},
 		{"schemas/VerifyReport/properties/differences/maxItems", record.MaxDifferences},
 		{"schemas/Quarantined/properties/uids/maxItems", record.MaxQuarantinedUIDs},
-		{"parameters/Limit/schema/maximum", maxList}, {"parameters/Limit/schema/default", defaultList},
+		{"parameters/Limit/schema/maximum", ops.MaxList}, {"parameters/Limit/schema/default", ops.DefaultList},
 		{"../paths/~1v1~1messages/get/parameters/3/schema/pattern", "^(" + states + ")(,(" + states + "))*$"},
 	} {
 		want, err := json.Marshal(c.want)

@@ -1,11 +1,7 @@
 package api
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"io"
 	"net/http"
 	"strconv"
@@ -17,55 +13,24 @@ import (
 
 // The stable words of problems that only HTTP has. Programs compare them; their meaning never changes.
 const (
-	WordUnknownRoute     = "unknown_route"
-	WordMethod           = "method_not_allowed"
-	WordUnauthorized     = "unauthorized"
-	WordForbidden        = "forbidden"
-	WordCrossOrigin      = "cross_origin"
-	WordForeignHost      = "foreign_host"
-	WordMediaType        = "unsupported_media_type"
-	WordQuery            = "invalid_query"
-	WordUnknownParameter = "unknown_parameter"
-	WordRequestTimeout   = "request_timeout"
-	WordIncomplete       = "incomplete_body"
-	WordReason           = "invalid_reason"
-
-	// The words of the journal's routes; wire has the words for the fields of the bodies.
-	WordNeedsJournal   = "needs_journal"
-	WordAlreadyRunning = "already_running"
-	WordState          = "invalid_state"
-	WordDueFrom        = "invalid_due_from"
-	WordDueTo          = "invalid_due_to"
-	WordLimit          = "invalid_limit"
-	WordCursor         = "invalid_cursor"
-	WordStep           = "invalid_step"
-	WordUntil          = "invalid_until"
-
-	// WordNotPaused answers a resume of a pattern that is not paused.
-	WordNotPaused = "not_paused"
+	WordUnknownRoute   = "unknown_route"
+	WordMethod         = "method_not_allowed"
+	WordUnauthorized   = "unauthorized"
+	WordCrossOrigin    = "cross_origin"
+	WordForeignHost    = "foreign_host"
+	WordMediaType      = "unsupported_media_type"
+	WordRequestTimeout = "request_timeout"
+	WordIncomplete     = "incomplete_body"
 )
-
-// problem is an error that contains the problem to answer with.
-type problem struct{ ops.Problem }
-
-func (p *problem) Error() string { return p.Word + ": " + p.Detail }
-
-func refusal(status int, word, format string, args ...any) error {
-	detail := format
-	if len(args) > 0 {
-		detail = fmt.Sprintf(format, args...)
-	}
-	return &problem{ops.Problem{Status: status, Word: word, Detail: detail}}
-}
 
 // refuse answers a request with the problem for an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	known := s.judged(r, err)
+	known := s.ops.Judge(callerOf(r), err)
 	if r.URL.Path == camelliaLong {
 		s.later(r, time.Second)
 	}
-	if o, ok := w.(*observed); ok && o.visit != nil {
-		o.visit.audit.word = known.Word
+	if o, ok := w.(*observed); ok && o.by != nil {
+		o.by.Refused(known.Word)
 	}
 	h := w.Header()
 	switch known.Status {
@@ -83,7 +48,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if unread {
 		h.Set("Connection", "close") // and net/http answers before it reads on
 	}
-	s.respond(w, known.Status, func(b []byte) []byte { return ops.AppendProblem(b, &known.Problem) })
+	s.respond(w, known.Status, func(b []byte) []byte { return ops.AppendProblem(b, known) })
 	if unread {
 		o.linger()
 	}
@@ -113,20 +78,6 @@ func (o *observed) linger() {
 	if o.r.Header.Get("Expect") == "" { // else to read would ask for the body
 		_, _ = io.Copy(io.Discard, o.r.Body)
 	}
-}
-
-// judged converts an error into its problem. It logs unexpected errors.
-func (s *Server) judged(r *http.Request, err error) *problem {
-	var known *problem
-	if !errors.As(err, &known) {
-		known = &problem{ops.ProblemOf(err)}
-	}
-	if known.Status == http.StatusInternalServerError {
-		s.log.Error().Err(err).Str("route", r.Pattern).Msg("request failed")
-	} else if known.Status > http.StatusInternalServerError { // the answer must not name hosts
-		s.log.Debug().Err(err).Str("route", r.Pattern).Msg("request could not be served")
-	}
-	return known
 }
 
 // retryAfter returns the number of seconds after which to try again. It takes longer for memory to become free, or for
@@ -159,15 +110,11 @@ func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte
 // keptBuffer is the maximum size of a buffer kept for the next answer; the answer to a full batch fits.
 const keptBuffer = 1 << 20
 
-// respondValue writes v as JSON, for answers that are not on the path of every message. It does not escape HTML
-// characters, so that patterns like orders.> stay readable.
+// respondValue writes v as JSON, for answers that are not on the path of every message.
 func (s *Server) respondValue(w http.ResponseWriter, status int, v any) error {
-	var text bytes.Buffer
-	encoder := json.NewEncoder(&text)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(v); err != nil {
-		return fmt.Errorf("encode the answer: %w", err)
+	text, err := ops.Encode(v)
+	if err == nil {
+		s.respond(w, status, func(b []byte) []byte { return append(b, text...) })
 	}
-	s.respond(w, status, func(b []byte) []byte { return append(b, bytes.TrimSuffix(text.Bytes(), []byte("\n"))...) })
-	return nil
+	return err
 }

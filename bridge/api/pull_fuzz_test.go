@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"net/http/httptest"
@@ -102,8 +103,9 @@ func FuzzPullRoutes(f *testing.F) {
 			}
 		}
 		for _, o := range asked.orders {
-			if !message.IsUID(string(o.UID)) || o.Nonce == 0 || wire.CheckOneTopic(o.Topic) != nil || o.Delay < 0 ||
-				o.Delay > wire.MaxDelay || o.Lease != 0 && (o.Lease < wire.LeastLease || o.Lease > wire.MostLease) ||
+			delay := *cmp.Or(o.Delay, new(time.Duration))
+			if !message.IsUID(string(o.UID)) || o.Nonce == 0 || wire.CheckOneTopic(o.Topic) != nil || delay < 0 ||
+				delay > wire.MaxDelay || o.Lease != 0 && (o.Lease < wire.LeastLease || o.Lease > wire.MostLease) ||
 				(o.Verb == scheduler.Extend) != (o.Lease > 0) {
 				t.Fatalf("%s %q asked for %+v", path, body, o)
 			}

@@ -1,8 +1,8 @@
 package api
 
 import (
-	"context"
 	"errors"
+	"fmt"
 	"io"
 	"mime"
 	"net/http"
@@ -10,7 +10,6 @@ import (
 	"net/url"
 	"os"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 
@@ -25,7 +24,7 @@ const firstRead = 4 << 10
 // read reads the whole body into fresh memory. release returns the body's share of the common limit; the memory itself
 // is left to the garbage collector.
 func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	held, by := int64(0), s.holder(r, visitOf(r).token)
+	held, by := int64(0), s.holder(r, callerOf(r).Token)
 	giveBack := func() { s.reading.give(by, held) }
 	defer func() {
 		if err != nil {
@@ -37,7 +36,7 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 	}
 	limit, promised := s.cfg.MaxBody, r.ContentLength
 	if promised > limit {
-		return nil, nil, refusal(http.StatusRequestEntityTooLarge, wire.WordTooLarge,
+		return nil, nil, ops.Refuse(http.StatusRequestEntityTooLarge, wire.WordTooLarge,
 			"request body has %d bytes, the limit is %d", promised, limit)
 	}
 	most := limit + 1 // one more byte detects the end without growing
@@ -147,21 +146,10 @@ func (s *Server) holder(r *http.Request, token *Token) string {
 // hold takes bytes of what all bodies may take together. The caller returns them to reading.
 func (s *Server) hold(by string, bytes int64) error {
 	if all := bodiesAtOnce * s.cfg.MaxBody; !s.reading.take(by, bytes, all, all/holderShare) {
-		return refusal(http.StatusServiceUnavailable, ops.WordBusy,
+		return ops.Refuse(http.StatusServiceUnavailable, ops.WordBusy,
 			"the requests being read take more than %d bytes, or those of this caller a quarter of that", all)
 	}
 	return nil
-}
-
-// decoded reads and decodes the request's body, and retains no part of it.
-func decoded[T any](s *Server, w http.ResponseWriter, r *http.Request,
-	decode func(body []byte) (T, error)) (asked T, err error) {
-	body, release, err := s.read(w, r)
-	if err != nil {
-		return asked, err
-	}
-	defer release()
-	return decode(body)
 }
 
 // broken returns the error for a body that did not arrive completely.
@@ -169,20 +157,20 @@ func broken(err error, got int) error {
 	var above *http.MaxBytesError
 	switch {
 	case errors.As(err, &above):
-		return refusal(http.StatusRequestEntityTooLarge, wire.WordTooLarge,
+		return ops.Refuse(http.StatusRequestEntityTooLarge, wire.WordTooLarge,
 			"request body has more than the limit of %d bytes", above.Limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return refusal(http.StatusRequestTimeout, WordRequestTimeout,
+		return ops.Refuse(http.StatusRequestTimeout, WordRequestTimeout,
 			"request body took too long; %d bytes had arrived", got)
 	}
-	return refusal(http.StatusBadRequest, WordIncomplete, "request body broke off after %d bytes", got)
+	return ops.Refuse(http.StatusBadRequest, WordIncomplete, "request body broke off after %d bytes", got)
 }
 
 // jsonOnly refuses a body whose media type is not JSON. A missing type is accepted, and so is the type that curl sends
 // by default: the body is parsed as JSON in any case.
 func jsonOnly(r *http.Request) error {
 	if coding := r.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return refusal(http.StatusUnsupportedMediaType, WordMediaType,
+		return ops.Refuse(http.StatusUnsupportedMediaType, WordMediaType,
 			"Content-Encoding %.40q is not understood; send plain JSON", coding)
 	}
 	given := r.Header.Get("Content-Type")
@@ -193,7 +181,7 @@ func jsonOnly(r *http.Request) error {
 	known := media == "application/json" || media == "application/x-www-form-urlencoded" ||
 		strings.HasSuffix(media, "+json")
 	if charset := params["charset"]; err != nil || !known || charset != "" && !strings.EqualFold(charset, "utf-8") {
-		return refusal(http.StatusUnsupportedMediaType, WordMediaType,
+		return ops.Refuse(http.StatusUnsupportedMediaType, WordMediaType,
 			"Content-Type %.60q is not understood; send application/json in UTF-8", given)
 	}
 	return nil
@@ -206,7 +194,7 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	}
 	values, err := url.ParseQuery(r.URL.RawQuery)
 	if err != nil {
-		return nil, refusal(http.StatusBadRequest, WordQuery,
+		return nil, ops.Refuse(http.StatusBadRequest, ops.WordQuery,
 			"the query cannot be read; names and values need percent encoding")
 	}
 	names := make([]string, 0, len(values))
@@ -216,69 +204,11 @@ func query(r *http.Request, allowed ...string) (url.Values, error) {
 	slices.Sort(names)
 	for _, name := range names {
 		switch {
-		case !slices.Contains(allowed, name) && len(allowed) == 0:
-			return nil, refusal(http.StatusBadRequest, WordUnknownParameter,
-				"%.40q is not a parameter here; there is none", name)
 		case !slices.Contains(allowed, name):
-			return nil, refusal(http.StatusBadRequest, WordUnknownParameter,
-				"%.40q is not a parameter here; there is %s", name, strings.Join(allowed, ", "))
+			return nil, ops.UnknownParameter(fmt.Sprintf("%.40q", name), allowed)
 		case len(values[name]) > 1:
-			return nil, refusal(http.StatusBadRequest, WordQuery, "%s is given more than once", name)
+			return nil, ops.Refuse(http.StatusBadRequest, ops.WordQuery, "%s is given more than once", name)
 		}
 	}
 	return values, nil
-}
-
-// params reads the parameters of a query one by one and keeps the first error.
-type params struct {
-	values url.Values
-	err    error
-}
-
-func (p *params) read(name string, parse func(text string) error) {
-	if p.err == nil && p.values.Has(name) {
-		p.err = parse(p.values.Get(name))
-	}
-}
-
-// pageLimit reads the maximum number of items of a page.
-func pageLimit(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > maxList {
-		return 0, refusal(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d",
-			text, maxList)
-	}
-	return n, nil
-}
-
-// done answers a request with what do returns, within the server's time.
-func (s *Server) done(w http.ResponseWriter, r *http.Request, do func(ctx context.Context) (any, error)) error {
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	a, err := do(ctx)
-	if err != nil {
-		return err
-	}
-	return s.respondValue(w, http.StatusOK, a)
-}
-
-// show answers a request with a, which one query of the store or the journal fills.
-func (s *Server) show(w http.ResponseWriter, r *http.Request, whom string, a any,
-	fill func(ctx context.Context) error) error {
-	if err := s.ask(r, whom, fill); err != nil {
-		return err
-	}
-	return s.respondValue(w, http.StatusOK, a)
-}
-
-// ask bounds one query of the store or the journal. A query changes nothing, so its failure is not an unknown outcome.
-func (s *Server) ask(r *http.Request, whom string, do func(ctx context.Context) error) error {
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-	defer stop()
-	err := do(ctx)
-	if errors.Is(err, context.DeadlineExceeded) || errors.Is(err, context.Canceled) {
-		return refusal(http.StatusServiceUnavailable, ops.WordUnavailable, "the %s gave no answer within %s", whom,
-			s.cfg.Timeout)
-	}
-	return err
 }

@@ -7,16 +7,12 @@ import (
 	"strings"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 // handler serves one route: it writes its successful answer itself and returns everything else as an error.
 type handler func(w http.ResponseWriter, r *http.Request) error
-
-// guarded is a handler and the right that it needs.
-type guarded struct {
-	needs  right
-	handle handler
-}
 
 // plain returns h for requests without a query.
 func plain(h handler) handler {
@@ -39,50 +35,32 @@ func (s *Server) routes() {
 		s.mux.Handle(pattern, s.serve(h))
 		s.patterns = append(s.patterns, pattern)
 	}
-	closed := func(pattern string, needs right, h handler) {
-		s.handlers[pattern] = guarded{needs, h}
-		handle(pattern, s.admitted(needs, h))
-	}
+	closed := func(pattern string, needs ops.Right, h handler) { handle(pattern, s.admitted(needs, h)) }
 	open := handle
 
-	closed("POST /v1/messages", rightPush, plain(s.push))
-	closed("POST /v1/messages/batch", rightPush, plain(s.batch))
-	closed("GET /v1/messages/{id}", rightLook, s.get)
-	closed("DELETE /v1/messages/{id}", rightChange, s.cancel)
-	closed("PATCH /v1/messages/{id}", rightChange, s.reschedule)
-	closed("POST /v1/messages/{id}/run", rightChange, s.runNow)
-	closed("POST /v1/messages/cancel", rightOperate, plain(s.cancelMany))
-	closed("POST /v1/messages/reschedule", rightOperate, plain(s.rescheduleMany))
-	closed("GET /v1/dead", rightRead, s.dead)
-	closed("POST /v1/dead/requeue", rightOperate, plain(s.requeue))
-	closed("POST /v1/dead/purge", rightOperate, plain(s.purge))
-	closed("GET /v1/topics", rightRead, s.topics)
-	closed("GET /v1/topics/{topic}", rightRead, plain(s.topic))
-	closed("POST /v1/topics/{topic}/pause", rightOperate, plain(s.pause))
-	closed("POST /v1/topics/{topic}/resume", rightOperate, plain(s.resume))
-	s.pullRoutes(closed)
+	closed("POST /v1/messages", ops.RightPush, plain(s.push))
+	closed("POST /v1/messages/batch", ops.RightPush, plain(s.batch))
+	for _, op := range s.ops.Table() {
+		h := s.operation(op)
+		closed(op.Route, op.Right, h)
+		s.named[op.Name] = h
+	}
 	own := len(s.patterns)
 	s.camelliaRoutes(closed)
 	s.sdmqRoutes(closed)
 	s.seeds = slices.Clone(s.patterns[own:])
-	s.journalRoutes(closed)
-	s.rejectRoutes(closed)
 	s.documentRoutes()
-	closed("GET /v1/why", rightLook, s.whyList)
-	closed("GET /v1/cluster", rightRead, plain(s.cluster))
-	closed("POST /v1/cluster/resign", rightOperate, plain(s.resign))
-	closed("DELETE /v1/cluster/instances/{instance}", rightOperate, plain(s.forget))
 	open("GET /livez", s.livez)
 	open("GET /readyz", s.readyz)
 	metrics := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: gatherLog{s.log}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
 		Timeout: s.cfg.Timeout,
 	})
-	closed("GET /metrics", rightRead, func(w http.ResponseWriter, r *http.Request) error {
+	closed("GET /metrics", ops.RightRead, func(w http.ResponseWriter, r *http.Request) error {
 		metrics.ServeHTTP(w, r)
 		return nil
 	})
-	closed(unrouted, rightNone, s.unknown)
+	closed(unrouted, ops.None, s.unknown)
 }
 
 // ServeHTTP answers one request.
@@ -95,7 +73,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if _, pattern := s.mux.Handler(r); !s.offers(r, pattern) {
 		// The mux would redirect to the clean path, in HTML. An API should not redirect.
-		s.serve(s.admitted(rightNone, s.unknown)).ServeHTTP(o, r)
+		s.serve(s.admitted(ops.None, s.unknown)).ServeHTTP(o, r)
 		return
 	}
 	s.mux.ServeHTTP(o, r)
@@ -132,10 +110,10 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(allowed) == 0 {
-		return refusal(http.StatusNotFound, WordUnknownRoute,
+		return ops.Refuse(http.StatusNotFound, WordUnknownRoute,
 			"there is nothing at this path; see /v1/messages, /v1/cluster, and /docs for all")
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)
-	return refusal(http.StatusMethodNotAllowed, WordMethod, "this path takes %s", list)
+	return ops.Refuse(http.StatusMethodNotAllowed, WordMethod, "this path takes %s", list)
 }

@@ -203,10 +203,10 @@ func TestResign_CarriesTheReasonAndSaysWhyNot(t *testing.T) {
 	}
 	for body, word := range map[string]string{
 		`[]`:                          "invalid_json",
-		`{"reason":5}`:                "invalid_json",
-		`{"raeson":"x"}`:              "invalid_json",
+		`{"reason":5}`:                "invalid_reason",
+		`{"raeson":"x"}`:              "unknown_field",
 		`{"reason":"a","reason":"b"}`: "repeated_field",
-		`{"Reason":"a"}`:              "invalid_json",
+		`{"Reason":"a"}`:              "unknown_field",
 		`{} {}`:                       "invalid_json",
 		`{`:                           "invalid_json",
 	} {
@@ -329,7 +329,8 @@ func TestLog_TellsEveryRequestAtDebugWithoutBodies(t *testing.T) {
 
 func TestNew_RefusesWhatCannotWork(t *testing.T) {
 	t.Parallel()
-	good := api.Config{Service: service{}, Cluster: &cluster{}, Gatherer: prometheus.NewRegistry()}
+	good := api.Config{Config: ops.Config{Service: service{}, Cluster: &cluster{}},
+		Gatherer: prometheus.NewRegistry()}
 	for name, change := range map[string]func(*api.Config){
 		"no service":  func(c *api.Config) { c.Service = nil },
 		"no cluster":  func(c *api.Config) { c.Cluster = nil },

@@ -21,7 +21,6 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
-	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // The routes of sdmq, for its clients. docs/seeds.md tells what differs.
@@ -31,25 +30,25 @@ const sdmqWait = 30 * time.Second
 
 // sdmqRoutes registers the routes. Those that change something are requests by GET, which a page of another origin must
 // not make a browser send, and which HEAD must not be.
-func (s *Server) sdmqRoutes(closed func(pattern string, needs right, h handler)) {
-	get := func(path string, needs right, h handler) {
+func (s *Server) sdmqRoutes(closed func(pattern string, needs ops.Right, h handler)) {
+	get := func(path string, needs ops.Right, h handler) {
 		closed("GET "+path, needs, func(w http.ResponseWriter, r *http.Request) error {
 			if r.Method != http.MethodGet {
 				w.Header().Set("Allow", http.MethodGet)
-				return refusal(http.StatusMethodNotAllowed, WordMethod, "this path takes GET")
+				return ops.Refuse(http.StatusMethodNotAllowed, WordMethod, "this path takes GET")
 			}
 			return h(w, r)
 		})
 	}
-	closed("POST /push", rightPush, s.sdmqServed("id", s.sdmqPush))
-	get("/delete", rightChange, s.sdmqServed("", s.sdmqNamed(s.sdmqDelete)))
-	get("/reStore", rightOperate, s.sdmqServed("", s.journaled(s.sdmqRestore)))
-	one := s.sdmqServed("", s.journaled(s.sdmqNamed(s.sdmqRestoreOne)))
-	get("/reStore/{id}", rightOperate, one)
-	get("/reStoreJob", rightOperate, one)
-	get("/get/{topic}", rightPull, s.sdmqGet)
-	get("/clearAll", rightOperate, s.sdmqServed("", func(http.ResponseWriter, *http.Request) error {
-		return refusal(http.StatusGone, "gone",
+	closed("POST /push", ops.RightPush, s.sdmqServed("id", s.sdmqPush))
+	get("/delete", ops.RightChange, s.sdmqServed("", s.sdmqNamed(s.sdmqDelete)))
+	get("/reStore", ops.RightOperate, s.sdmqServed("", s.sdmqRestore))
+	one := s.sdmqServed("", s.sdmqNamed(s.sdmqRestoreOne))
+	get("/reStore/{id}", ops.RightOperate, one)
+	get("/reStoreJob", ops.RightOperate, one)
+	get("/get/{topic}", ops.RightPull, s.sdmqGet)
+	get("/clearAll", ops.RightOperate, s.sdmqServed("", func(http.ResponseWriter, *http.Request) error {
+		return ops.Refuse(http.StatusGone, "gone",
 			"nobody clears all by one GET; POST /v1/messages/cancel cancels what matches a topic, key or time")
 	}))
 }
@@ -121,7 +120,7 @@ func sdmqPushed(body []byte) ([]byte, error) {
 	for name, value := range given {
 		for known, own := range sdmqFields {
 			if err == nil && name != known && strings.EqualFold(name, known) {
-				err = refusal(http.StatusBadRequest, "invalid_"+known, "%.40q is written %s", name, known)
+				err = ops.Refuse(http.StatusBadRequest, "invalid_"+known, "%.40q is written %s", name, known)
 			}
 			if err != nil || name != known {
 				continue
@@ -155,7 +154,7 @@ func sdmqPushed(body []byte) ([]byte, error) {
 func sdmqExtended(headers map[string][]json.RawMessage, value json.RawMessage) error {
 	var text string
 	if err := json.Unmarshal(value, &text); err != nil {
-		return refusal(http.StatusBadRequest, "invalid_extendData", "extendData is not text that holds a JSON object")
+		return ops.Refuse(http.StatusBadRequest, "invalid_extendData", "extendData is not text that holds a JSON object")
 	}
 	given, err := sdmqObject("invalid_extendData", "extendData", []byte(text))
 	for name, value := range given {
@@ -171,7 +170,7 @@ func sdmqExtended(headers map[string][]json.RawMessage, value json.RawMessage) e
 // sdmqObject reads the fields of a JSON object. A name that comes twice, in whatever case, is an error.
 func sdmqObject(word, what string, text []byte) (fields map[string]json.RawMessage, err error) {
 	bad := func(format string, args ...any) (map[string]json.RawMessage, error) {
-		return nil, refusal(http.StatusBadRequest, word, what+" cannot be read: "+format, args...)
+		return nil, ops.Refuse(http.StatusBadRequest, word, what+" cannot be read: "+format, args...)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(text))
 	if first, err := decoder.Token(); err != nil {
@@ -215,7 +214,7 @@ func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
 	case c == 'n' || string(value) == `""` && name != "body":
 		return nil, nil
 	case c == '{' || c == '[':
-		return nil, refusal(http.StatusBadRequest, "invalid_"+name, "%s is neither text nor a number", name)
+		return nil, ops.Refuse(http.StatusBadRequest, "invalid_"+name, "%s is neither text nor a number", name)
 	case !number && c != '"':
 		return slices.Concat([]byte{'"'}, value, []byte{'"'}), nil
 	case !number:
@@ -227,7 +226,7 @@ func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
 	}
 	switch {
 	case err != nil:
-		return nil, refusal(http.StatusBadRequest, "invalid_"+name, "%s %.40s is not a whole number", name, value)
+		return nil, ops.Refuse(http.StatusBadRequest, "invalid_"+name, "%s %.40s is not a whole number", name, value)
 	case name == "delay": // before 0 it fell due before it was sent
 		n = max(n, 0)
 	case name == "ttl" && n == 0:
@@ -240,7 +239,7 @@ func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
 }
 
 // sdmqWhole are the words of problems of the request as a whole, beside those of the caller's rights.
-var sdmqWhole = []string{ops.WordJSON, wire.WordTooLarge, WordQuery, WordIncomplete, WordMethod, WordRequestTimeout,
+var sdmqWhole = []string{ops.WordJSON, wire.WordTooLarge, ops.WordQuery, WordIncomplete, WordMethod, WordRequestTimeout,
 	WordMediaType}
 
 // sdmqServed answers as sdmq does: HTTP 200 and an envelope, in which the fields of tarry's own answer stand beside the
@@ -260,16 +259,14 @@ func (s *Server) sdmqServed(data string, h handler) handler {
 		if errors.As(err, &named) && named.Field == wire.FieldKey {
 			err = &wire.Error{Word: named.Word, Field: "bizKey", Detail: named.Detail}
 		}
-		known := s.judged(r, err)
+		known := s.ops.Judge(callerOf(r), err)
 		if known.Status == http.StatusUnauthorized || known.Status == http.StatusForbidden ||
 			slices.Contains(sdmqWhole, known.Word) {
 			return err
 		}
-		if a := visitOf(r).audit; a != nil {
-			a.word = known.Word
-		}
+		callerOf(r).Refused(known.Word)
 		return s.sdmqAnswer(w, sdmqEnvelope{Code: http.StatusInternalServerError, Message: &known.Detail},
-			ops.AppendProblem(nil, &known.Problem))
+			ops.AppendProblem(nil, known))
 	}
 }
 
@@ -324,8 +321,8 @@ func (s *Server) sdmqPush(w http.ResponseWriter, r *http.Request) error {
 
 // sdmqDelete cancels a message. That there is none is a success.
 func (s *Server) sdmqDelete(w http.ResponseWriter, r *http.Request) error {
-	err := s.cancel(w, r)
-	var none *problem
+	err := s.named["cancel"](w, r)
+	var none *ops.Refused
 	if errors.As(err, &none) && none.Word == ops.WordUnknownID {
 		return s.respondValue(w, http.StatusOK, map[string]string{"id": r.PathValue("id")})
 	}
@@ -334,7 +331,7 @@ func (s *Server) sdmqDelete(w http.ResponseWriter, r *http.Request) error {
 
 // sdmqRestoreOne restores a message from the journal. One that was deleted is scheduled again.
 func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
-	ref, err := reference(r)
+	ref, err := callerOf(r).Ref(&ops.Named{ID: r.PathValue("id")})
 	if err != nil {
 		return err
 	}
@@ -343,20 +340,17 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 	is, err := s.cfg.Service.Get(ctx, ref)
 	switch {
 	case err != nil || !is.State.Ended():
-		return s.restoreOne(w, r)
+		return s.named["restore_one"](w, r)
 	case is.ID == "":
-		return refusal(http.StatusConflict, "no_name", "another door pushed the message without an id; push it again")
+		return ops.Refuse(http.StatusConflict, "no_name", "another door pushed the message without an id; push it again")
 	case is.State != message.StateCanceled || is.Kind != message.KindPlain && is.Kind != message.KindWithdrawn:
-		return refusal(http.StatusConflict, "already_"+is.State.String(),
+		return ops.Refuse(http.StatusConflict, "already_"+is.State.String(),
 			"the message ended as %s; one that was deleted can be restored", is.State)
 	}
-	s.audit(r, "restore", false).Str("id", r.PathValue("id"))
-	var m record.Record
-	if err := s.ask(r, "journal", func(ctx context.Context) (err error) {
-		m, err = s.cfg.Journal.Whole(ctx, is.UID)
-		return err
-	}); err != nil {
-		return err
+	callerOf(r).Audit("restore", false).Str("id", r.PathValue("id"))
+	m, err := s.cfg.Journal.Whole(ctx, is.UID)
+	if err != nil {
+		return ops.Unanswered("journal", err)
 	}
 	again := &scheduler.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers, Body: m.Body, TTL: m.TTL,
 		Retry: m.Retry, Priority: m.Priority, Deliver: scheduler.DeliverMQ, HasAt: true, At: m.Due, Lease: m.Lease,
@@ -366,7 +360,7 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 	}
 	result := s.result(s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{again})[0])
 	if result.Problem != nil {
-		return &problem{*result.Problem}
+		return &ops.Refused{Problem: *result.Problem}
 	}
 	s.respond(w, http.StatusOK, func(b []byte) []byte { return ops.AppendAnswer(b, &result.Answer) })
 	return nil
@@ -381,7 +375,7 @@ func (s *Server) sdmqNamed(h handler) handler {
 			ids = append(ids, in)
 		}
 		if len(ids) != 1 || ids[0] == "" {
-			return refusal(http.StatusBadRequest, wire.WordID, "id is given %d times; want one", len(ids))
+			return ops.Refuse(http.StatusBadRequest, wire.WordID, "id is given %d times; want one", len(ids))
 		}
 		named.SetPathValue("id", ids[0])
 		return h(w, named)
@@ -402,9 +396,9 @@ func sdmqAs(r *http.Request, body string) *http.Request {
 func (s *Server) sdmqRestore(w http.ResponseWriter, r *http.Request) error {
 	expire := r.URL.Query().Get("expire")
 	if expire != "" && expire != "true" && expire != "false" {
-		return refusal(http.StatusBadRequest, "invalid_expire", "expire %.40q is neither true nor false", expire)
+		return ops.Refuse(http.StatusBadRequest, "invalid_expire", "expire %.40q is neither true nor false", expire)
 	}
-	return s.restore(w, sdmqAs(r, fmt.Sprintf(`{"overdue":%t}`, expire == "true")))
+	return s.named["restore"](w, sdmqAs(r, fmt.Sprintf(`{"overdue":%t}`, expire == "true")))
 }
 
 // sdmqGet hands out one message, once there is one, and acknowledges it once the answer is written whole. If it cannot
@@ -415,17 +409,18 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 	if err == nil {
 		err = wire.CheckOneTopic(topic)
 	}
-	p := params{values, err}
-	p.read("wait", func(text string) (err error) { wait, err = ops.ParseWait(text); return err })
-	if p.err == nil {
-		p.err = mayPull(r, topic)
+	if err == nil && values.Has("wait") {
+		wait, err = ops.ParseWait(values.Get("wait"))
 	}
-	if one := s.cfg.Topics.Of(topic); p.err == nil && (one == nil || one.Deliver != scheduler.DeliverPull) {
-		p.err = refusal(http.StatusBadRequest, wire.WordDeliver,
+	if err == nil {
+		err = callerOf(r).MayPull(topic)
+	}
+	if one := s.cfg.Topics.Of(topic); err == nil && (one == nil || one.Deliver != scheduler.DeliverPull) {
+		err = ops.Refuse(http.StatusBadRequest, wire.WordDeliver,
 			"topic %s needs deliver: pull in the settings; NATS carries what is pushed to it", topic)
 	}
-	if p.err != nil {
-		return p.err
+	if err != nil {
+		return err
 	}
 	poll := scheduler.Poll{Topic: topic, Max: 1, Bytes: ops.PullBytes, Wait: wait, Lease: 2 * s.cfg.Timeout}
 	var taken []scheduler.PulledMessage

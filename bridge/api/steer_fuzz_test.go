@@ -1,11 +1,13 @@
 package api_test
 
 import (
+	"cmp"
 	"encoding/json"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -109,14 +111,14 @@ func sane(asked any) bool {
 	}
 	changes := func(e scheduler.Edit) bool {
 		times := 0
-		for _, has := range []bool{e.HasAt, e.HasDelay, e.HasShift} {
+		for _, has := range []bool{e.At != nil, e.Delay != nil, e.Shift != nil} {
 			if has {
 				times++
 			}
 		}
-		return times <= 1 && (times == 1 || e.Run || e.HasPriority || e.HasHeaders || e.HasBody) && e.Delay >= 0 &&
-			e.Delay <= wire.MaxDelay &&
-			e.Shift >= -wire.MaxDelay && e.Shift <= wire.MaxDelay && plainHeaders(e.Headers)
+		delay, shift := *cmp.Or(e.Delay, new(time.Duration)), *cmp.Or(e.Shift, new(time.Duration))
+		return times <= 1 && (times == 1 || e.Run || e.Priority != nil || e.Headers != nil || e.Body != nil) &&
+			delay >= 0 && delay <= wire.MaxDelay && shift.Abs() <= wire.MaxDelay && plainHeaders(e.Headers)
 	}
 	names := func(r scheduler.Ref) bool {
 		return message.IsUID(string(r.UID)) && r.ID == "" ||
@@ -126,8 +128,8 @@ func sane(asked any) bool {
 	case rescheduleAsked:
 		return names(a.ref) && changes(a.edit)
 	case manyAsked:
-		return bounded(a.sel) && (a.what != "reschedule" || changes(a.edit) && !a.edit.Run) && !a.how.HasBody &&
-			!a.how.HasHeaders && a.how.Delay >= 0
+		return bounded(a.sel) && (a.what != "reschedule" || changes(a.edit) && !a.edit.Run) && a.how.Body == nil &&
+			a.how.Headers == nil && a.how.Delay >= 0
 	case oneAsked:
 		return names(a.ref) && a.how.Delay >= 0 && a.how.Delay <= wire.MaxDelay && plainHeaders(a.how.Headers)
 	case deadAsked:

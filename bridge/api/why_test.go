@@ -14,7 +14,7 @@ import (
 )
 
 // frozen is a journal that answers nothing until the caller has gone.
-type frozen struct{ api.Journal }
+type frozen struct{ ops.Journal }
 
 func (frozen) List(ctx context.Context, _ record.RecordQuery) ([]record.Record, error) {
 	<-ctx.Done()
@@ -22,7 +22,7 @@ func (frozen) List(ctx context.Context, _ record.RecordQuery) ([]record.Record, 
 }
 
 // timely are rejects that are only told in time.
-type timely struct{ api.Rejects }
+type timely struct{ ops.Rejects }
 
 func (t timely) List(ctx context.Context, q ops.RejectQuery) ([]ops.Rejected, uint64, error) {
 	if err := ctx.Err(); err != nil {

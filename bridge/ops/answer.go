@@ -78,12 +78,14 @@ func Ref(n Named) (scheduler.Ref, error) {
 	if err := wire.CheckID(n.ID); err != nil {
 		return scheduler.Ref{}, err
 	}
-	if n.Key != "" {
-		if err := wire.CheckKey(n.Key); err != nil {
-			return scheduler.Ref{}, err
-		}
+	ref := scheduler.Ref{ID: n.ID, Topic: n.Topic}
+	if n.Key != nil {
+		ref.Key, ref.Keyed = *n.Key, true
 	}
-	return scheduler.Ref{ID: n.ID, Topic: n.Topic, Key: n.Key, Keyed: n.Keyed}, nil
+	if ref.Key != "" {
+		return ref, wire.CheckKey(ref.Key)
+	}
+	return ref, nil
 }
 
 // Accepted returns the answer to a push, or a problem if it was not stored. Duplicate and Merged in the answer say
@@ -112,7 +114,7 @@ func Accepted(a scheduler.Accepted, durable string) Result {
 	return r
 }
 
-// Info returns the answer to a look-up.
+// InfoOf returns the answer to a look-up.
 func InfoOf(i *message.Info) Info {
 	w := Info{
 		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
@@ -167,7 +169,7 @@ func lastTry(i *message.Info) *Try {
 	return nil
 }
 
-// Why returns a reason in the form of answers, or nil without one.
+// WhyOf returns a reason in the form of answers, or nil without one.
 func WhyOf(w message.Why) *Why {
 	if w.Word == "" {
 		return nil

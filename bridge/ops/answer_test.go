@@ -69,7 +69,11 @@ func TestRef_TellsUIDsFromNames(t *testing.T) {
 		{id: strings.Repeat("x", 129), word: wire.WordID},
 		{id: "a", key: "k\n", keyed: true, word: wire.WordKey},
 	} {
-		got, err := ops.Ref(ops.Named{ID: c.id, Topic: c.topic, Key: c.key, Keyed: c.keyed})
+		var key *string
+		if c.keyed {
+			key = &c.key
+		}
+		got, err := ops.Ref(ops.Named{ID: c.id, Topic: c.topic, Key: key})
 		var refused *wire.Error
 		switch {
 		case c.word == "" && (err != nil || got != c.want):

@@ -3,8 +3,10 @@ package ops
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"regexp"
+	"runtime"
 	"strings"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -33,6 +35,10 @@ const (
 	WordTooManyPauses  = "too_many_pauses"
 	WordBadCursor      = "bad_cursor"
 	WordInternal       = "internal"
+	WordForbidden      = "forbidden"
+	WordNeedsJournal   = "needs_journal"
+	WordAlreadyRunning = "already_running"
+	WordNotPaused      = "not_paused" // of a resume
 
 	WordUnknownReject    = "unknown_reject"
 	WordIncompleteReject = "incomplete_reject"
@@ -106,8 +112,8 @@ var problems = []struct {
 	{context.Canceled, http.StatusGatewayTimeout, WordOutcomeUnknown},
 }
 
-// Problem converts an error into a problem of the API. An unknown error becomes 500 internal without any detail of the
-// cause; the error itself is for the log.
+// ProblemOf converts an error into a problem of the API. An unknown error becomes 500 internal without any detail of
+// the cause; the error itself is for the log.
 func ProblemOf(err error) Problem {
 	var refused *wire.Error
 	if errors.As(err, &refused) {
@@ -146,6 +152,34 @@ func ProblemOf(err error) Problem {
 		Detail: "internal error; the log has the details"}
 }
 
+// Refused is an error that contains the problem to answer with.
+type Refused struct{ Problem }
+
+func (r *Refused) Error() string { return r.Word + ": " + r.Detail }
+
+// Refuse returns the error for a problem.
+func Refuse(status int, word, format string, args ...any) error {
+	detail := format
+	if len(args) > 0 {
+		detail = fmt.Sprintf(format, args...)
+	}
+	return &Refused{Problem{Status: status, Word: word, Detail: detail}}
+}
+
+// Judge converts an error into the problem to answer with. It logs unexpected errors.
+func (o *Ops) Judge(by *Caller, err error) *Problem {
+	var known *Refused
+	if !errors.As(err, &known) {
+		known = &Refused{ProblemOf(err)}
+	}
+	if known.Status == http.StatusInternalServerError {
+		o.Log.Error().Err(err).Str("route", by.Route).Msg("request failed")
+	} else if known.Status > http.StatusInternalServerError { // the answer must not name hosts
+		o.Log.Debug().Err(err).Str("route", by.Route).Msg("request could not be served")
+	}
+	return &known.Problem
+}
+
 // candidates returns the messages that an ambiguous id may refer to.
 func candidates(err error) (list []Candidate) {
 	var ambiguous *scheduler.AmbiguousError
@@ -173,4 +207,16 @@ var (
 func nameless(text string) string {
 	text = script.ReplaceAllString(text, "")
 	return address.ReplaceAllString(call.ReplaceAllString(text, "no connection"), "a server")
+}
+
+// ErrPanicked reports that the answering of a request panicked.
+var ErrPanicked = errors.New("panicked")
+
+// PanicText describes a panic. The runtime's own panics never quote data. Any other panic may, so only its type is
+// logged.
+func PanicText(v any) string {
+	if err, ok := v.(runtime.Error); ok {
+		return err.Error()
+	}
+	return fmt.Sprintf("%T", v)
 }

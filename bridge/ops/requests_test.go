@@ -9,6 +9,8 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // TestRequests_AreUnderstoodAsTheLibraryMeansThem reads the file that bridge/tarry holds its requests to.
@@ -29,17 +31,12 @@ func TestRequests_AreUnderstoodAsTheLibraryMeansThem(t *testing.T) {
 		item := ops.DecodePush(data, "delayed")
 		return item, item.Err
 	}
-	type named struct {
-		ops.Named
-		ops.Edit
+	on := func(name string) func([]byte) (any, error) {
+		return func(data []byte) (any, error) { return onNATS(name, string(data)) }
 	}
-	type many struct {
-		ops.Selection
-		ops.Edit
-	}
-	reschedule := func(data []byte) (any, error) {
-		n, e, err := ops.DecodeReschedule(data)
-		return named{n, e}, err
+	name := ops.Named{ID: "a"}
+	reschedule := func(e scheduler.Edit, version uint64) *ops.Reschedule {
+		return &ops.Reschedule{Named: name, Version: version, Edit: e}
 	}
 	for name, c := range map[string]struct {
 		decode func([]byte) (any, error)
@@ -56,29 +53,20 @@ func TestRequests_AreUnderstoodAsTheLibraryMeansThem(t *testing.T) {
 			push(wire.Push{Topic: "orders", At: at2030, HasAt: true, Retry: wire.Retry{
 				Delays: []time.Duration{time.Second, 2 * time.Second, 4 * time.Second}, Jitter: 20}}),
 		}},
-		"name": {func(data []byte) (any, error) {
-			return ops.DecodeRef(data)
-		}, ops.Named{ID: "a", Topic: "mail.x", Key: "k", Keyed: true}},
-		"reschedule by delay": {reschedule, named{ops.Named{ID: "a"},
-			ops.Edit{Delay: 20 * time.Minute, HasDelay: true, Priority: 7, HasPriority: true,
-				Headers: []wire.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}}, HasHeaders: true,
-				Body: []byte("x"), HasBody: true, Version: 9}}},
-		"reschedule by time": {reschedule, named{ops.Named{ID: "a"},
-			ops.Edit{At: at2030, HasAt: true, HasHeaders: true, Body: []byte{}, HasBody: true}}},
-		"reschedule by shift": {reschedule,
-			named{ops.Named{ID: "a"}, ops.Edit{Shift: -10 * time.Minute, HasShift: true}}},
-		"cancel many": {func(data []byte) (any, error) { return ops.DecodeSelection(data) },
-			ops.Selection{Topic: "orders.>", Key: "k", HasKey: true,
-				From: ops.When{At: at2030}, HasFrom: true,
-				To: ops.When{At: at2030.Add(time.Millisecond)}, HasTo: true,
-				DryRun: true}},
-		"reschedule many": {func(data []byte) (any, error) {
-			s, e, err := ops.DecodeRescheduleMany(data)
-			return many{s, e}, err
-		}, many{ops.Selection{All: true}, ops.Edit{Shift: time.Hour, HasShift: true}}},
-		"requeue": {func(data []byte) (any, error) { return ops.DecodeDeadOrder(data) },
-			ops.DeadOrder{One: ops.Named{ID: "a", Key: "k", Keyed: true},
-				Delay: time.Minute, Headers: headers, HasHeaders: true, Body: []byte("x"), HasBody: true}},
+		"name": {on("get"), &ops.Named{ID: "a", Topic: "mail.x", Key: new("k")}},
+		"reschedule by delay": {on("reschedule"), reschedule(scheduler.Edit{Delay: new(20 * time.Minute),
+			Priority: new(uint8(7)), Headers: []message.Header{{Name: "X", Value: "1"}, {Name: "X", Value: "2"}},
+			Body: []byte("x")}, 9)},
+		"reschedule by time": {on("reschedule"), reschedule(scheduler.Edit{At: new(message.CeilMilli(at2030)),
+			Headers: []message.Header{}, Body: []byte{}}, 0)},
+		"reschedule by shift": {on("reschedule"), reschedule(scheduler.Edit{Shift: new(-10 * time.Minute)}, 0)},
+		"cancel many": {on("cancel_many"), &ops.Selection{Topic: "orders.>", Key: new("k"),
+			DueFrom: &ops.When{At: at2030}, DueTo: &ops.When{At: at2030.Add(time.Millisecond)}, DryRun: true}},
+		"reschedule many": {on("reschedule_many"), &ops.RescheduleMany{Selection: ops.Selection{All: true},
+			Shift: new(time.Hour)}},
+		"requeue": {on("dead_requeue"), &ops.Requeue{DeadOrder: ops.DeadOrder{ID: new("a"), Key: new("k")},
+			Requeue: scheduler.Requeue{Delay: time.Minute, Headers: []message.Header{{Name: "X", Value: "1"}},
+				Body: []byte("x")}}},
 	} {
 		if got, err := c.decode(cases[name]); err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: got %+v, %v\nwant %+v", name, got, err, c.want)

@@ -4,25 +4,11 @@ import (
 	"cmp"
 	"fmt"
 	"net/http"
-	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
-
-// Edit converts a change of a waiting message into the scheduler's form. It shares headers and body where possible.
-func EditOf(e *Edit) scheduler.Edit {
-	s := scheduler.Edit{
-		HasAt: e.HasAt, Delay: e.Delay, HasDelay: e.HasDelay, Shift: e.Shift, HasShift: e.HasShift,
-		Priority: e.Priority, HasPriority: e.HasPriority,
-		Headers: headers(e.Headers), HasHeaders: e.HasHeaders, Body: e.Body, HasBody: e.HasBody, Version: e.Version,
-	}
-	if e.HasAt {
-		s.At = message.CeilMilli(e.At)
-	}
-	return s
-}
 
 // Amend returns the answer to a change of the message named id, or the problem that prevented it.
 func Amend(id string, r *scheduler.AmendResult) (Rescheduled, *Problem) {
@@ -54,45 +40,6 @@ func Amend(id string, r *scheduler.AmendResult) (Rescheduled, *Problem) {
 	return Rescheduled{}, &p
 }
 
-// Selection converts a selection of waiting messages into the scheduler's form, with durations counted from now.
-func SelectionOf(s *Selection, now time.Time) (scheduler.Selection, error) {
-	sel := scheduler.Selection{Topic: s.Topic, Key: s.Key, HasKey: s.HasKey, DryRun: s.DryRun}
-	return sel, bounds(&sel, s.From.Ahead(now), s.To.Ahead(now), s.HasFrom, s.HasTo, FieldDueFrom,
-		FieldDueTo)
-}
-
-// DeadSelection converts a selection of dead messages, by topic and time of death, into the scheduler's form, with
-// durations counted back from now.
-func DeadSelection(o *DeadOrder, now time.Time) (scheduler.Selection, error) {
-	sel := scheduler.Selection{Topic: o.Topic, DryRun: o.DryRun}
-	from, to := o.From.Ago(now), o.To.Ago(now)
-	if o.HasOlder {
-		to = now.Add(-o.Older)
-	}
-	return sel, bounds(&sel, from, to, o.HasFrom, o.HasTo || o.HasOlder, FieldFrom, FieldTo)
-}
-
-// bounds sets the bounds of a selection, rounded inward to whole milliseconds. A bound before 1970 must not become 0,
-// which means no bound.
-func bounds(sel *scheduler.Selection, from, to time.Time, hasFrom, hasTo bool, nameFrom, nameTo string) error {
-	if hasFrom && hasTo && from.After(to) {
-		return &wire.Error{Word: "invalid_" + nameFrom, Field: nameFrom, Detail: "lies after " + nameTo}
-	}
-	if hasFrom {
-		sel.From = max(message.CeilMilli(from), 0)
-	}
-	if hasTo {
-		sel.To = max(message.Milli(to.UnixMilli()), 1)
-	}
-	return nil
-}
-
-// Requeue converts an order to requeue dead messages into the scheduler's form.
-func Requeue(o *DeadOrder) scheduler.Requeue {
-	return scheduler.Requeue{Delay: o.Delay, Headers: headers(o.Headers), HasHeaders: o.HasHeaders, Body: o.Body,
-		HasBody: o.HasBody}
-}
-
 // Requeued returns the answer to a requeue of the dead message that ref names. An unknown outcome carries the id to ask
 // again with (requeueing is idempotent), and the uid under which the new message waits if it was made.
 func Requeued(ref scheduler.Ref, a scheduler.Accepted) Result {
@@ -103,7 +50,7 @@ func Requeued(ref scheduler.Ref, a scheduler.Accepted) Result {
 	return r
 }
 
-// Report returns the answer to an operation on many messages.
+// ReportOf returns the answer to an operation on many messages.
 func ReportOf(r scheduler.Report, dryRun bool) Report {
 	return Report{
 		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe,
@@ -132,9 +79,9 @@ const WordLeaseLost = "lease_lost"
 var verbs = map[string]scheduler.Verb{VerbAck: scheduler.Ack, VerbNack: scheduler.Nack,
 	VerbDead: scheduler.Bury, VerbExtend: scheduler.Extend, VerbRelease: scheduler.Release}
 
-// Settlement converts a settlement of the lease of a receipt into the scheduler's form.
+// SettlementOf converts a settlement of the lease of a receipt into the scheduler's form.
 func SettlementOf(verb string, r Receipt, s *Settlement) scheduler.Settlement {
-	one := scheduler.Settlement{Verb: verbs[verb], Delay: s.Delay, HasDelay: s.HasDelay, Lease: s.Lease, Reason: s.Reason,
+	one := scheduler.Settlement{Verb: verbs[verb], Delay: s.Delay, Lease: s.Lease, Reason: s.Reason,
 		Receipt: scheduler.Receipt{UID: message.UID(r.UID), Nonce: scheduler.Nonce(r.Nonce), Topic: r.Topic}}
 	if one.Verb == scheduler.Nack {
 		one.Reason, one.Said = "", s.Reason
@@ -142,7 +89,7 @@ func SettlementOf(verb string, r Receipt, s *Settlement) scheduler.Settlement {
 	return one
 }
 
-// Settled returns the answer to a settlement, or the problem that its lease does not hold.
+// SettledOf returns the answer to a settlement, or the problem that its lease does not hold.
 func SettledOf(uid string, r *scheduler.Settled) (Settled, *Problem) {
 	i := &r.Info
 	if r.Code == scheduler.SettleLost {
@@ -166,7 +113,7 @@ func SettledOf(uid string, r *scheduler.Settled) (Settled, *Problem) {
 	return a, nil
 }
 
-// Pulled returns a leased message as its consumer gets it, at a time by the clock that bounds its lease.
+// PulledOf returns a leased message as its consumer gets it, at a time by the clock that bounds its lease.
 func PulledOf(m *scheduler.PulledMessage, now message.Milli) Pulled {
 	p := Pulled{ID: cmp.Or(m.ID, string(m.UID)),
 		Receipt: Receipt{UID: string(m.UID), Nonce: uint64(m.Nonce), Topic: m.Topic}, Key: m.Key, Body: m.Body,

@@ -1,13 +1,11 @@
 package ops_test
 
 import (
-	"errors"
 	"reflect"
 	"testing"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/ops"
-	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -60,29 +58,6 @@ func TestAccepted_TellsMergingAndWhatItCouldNotReplace(t *testing.T) {
 	if p := r.Problem; p == nil || p.Word != "maybe_delivered" || p.Status != 409 || p.UID != uid ||
 		p.State != "waiting" {
 		t.Errorf("got %+v", r.Problem)
-	}
-}
-
-func TestEdit_CarriesEveryField(t *testing.T) {
-	t.Parallel()
-	_, e, err := ops.DecodeReschedule(
-		[]byte(`{"id":"a","version":3,"at":"2030-01-31T08:00:00Z","priority":0,"body":"","headers":{"a":"b"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
-	want := scheduler.Edit{At: 1896076800000, HasAt: true, HasPriority: true, HasBody: true, Body: []byte{},
-		HasHeaders: true,
-		Headers:    []message.Header{{Name: "a", Value: "b"}}, Version: 3}
-	if got := ops.EditOf(&e); !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v", got)
-	}
-	if got := ops.EditOf(&ops.Edit{Shift: -time.Hour, HasShift: true}); !reflect.DeepEqual(got,
-		scheduler.Edit{Shift: -time.Hour, HasShift: true}) {
-		t.Errorf("got %+v", got)
-	}
-	if got := ops.EditOf(&ops.Edit{HasDelay: true, HasHeaders: true}); !reflect.DeepEqual(got,
-		scheduler.Edit{HasDelay: true, HasHeaders: true}) {
-		t.Errorf("got %+v", got)
 	}
 }
 
@@ -143,22 +118,20 @@ func TestSelection_CountsFromNowAndNeverLosesABound(t *testing.T) {
 		`{"due_from":"2030-01-31T08:00:01Z","due_to":"1m","topic":"*"}`: {Topic: "*", From: 1896076801000,
 			To: 1896076860000},
 	} {
-		s, err := ops.DecodeSelection([]byte(text))
+		in, err := onNATS("cancel_many", text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ops.SelectionOf(&s, now); err != nil || got != want {
+		if got, err := in.(*ops.Selection).Asked(now); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
-	s, err := ops.DecodeSelection([]byte(`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`))
+	in, err := onNATS("cancel_many", `{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	var refused *wire.Error
-	if _, err = ops.SelectionOf(&s, now); !errors.As(err, &refused) || refused.Word != ops.WordDueFrom {
-		t.Errorf("got %v", err)
-	}
+	_, err = in.(*ops.Selection).Asked(now)
+	wantRefusal(t, err, ops.WordDueFrom, "due_from")
 }
 
 func TestDeadSelection_CountsBackFromNow(t *testing.T) {
@@ -171,19 +144,13 @@ func TestDeadSelection_CountsBackFromNow(t *testing.T) {
 		`{"older":0}`:                                 {To: 1896076800000},
 		`{"all":true}`:                                {},
 	} {
-		o, err := ops.DecodeDeadOrder([]byte(text))
+		in, err := onNATS("dead_purge", text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, err := ops.DeadSelection(&o, now); err != nil || got != want {
+		if got, err := in.(*ops.DeadOrder).Asked(now); err != nil || got != want {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
-	}
-	o := ops.DeadOrder{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}
-	got := ops.Requeue(&o)
-	if !reflect.DeepEqual(got,
-		scheduler.Requeue{Delay: time.Second, Body: []byte("x"), HasBody: true, HasHeaders: true}) {
-		t.Errorf("got %+v", got)
 	}
 }
 

@@ -2,9 +2,8 @@ package request
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
+	"net/http"
 	"sync/atomic"
 
 	"github.com/nats-io/nats.go"
@@ -14,33 +13,6 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 )
-
-// ask answers a request about existing messages, with JSON as a []byte or with another value to encode as JSON.
-type ask func(ctx context.Context, data []byte) (any, error)
-
-// refused is an error that contains the problem to answer with.
-type refused struct{ ops.Problem }
-
-func (r *refused) Error() string { return r.Word + ": " + r.Detail }
-
-// orRefused returns a result, or a refusal as an error.
-func orRefused[T any](result T, p *ops.Problem) (any, error) {
-	if p != nil {
-		return nil, &refused{*p}
-	}
-	return result, nil
-}
-
-func (s *Service) endpoints() map[string]nats.MsgHandler {
-	all := map[string]nats.MsgHandler{"push": s.push}
-	for name, one := range map[string]ask{
-		"get": s.named(s.get), "cancel": s.named(s.cancel), "run": s.named(s.run), "reschedule": s.reschedule,
-	} {
-		all[name] = s.steer(s.steering, one, briefly)
-	}
-	maps.Copy(all, s.further(s.cfg.Changes, s.steering, long))
-	return all
-}
 
 // long returns the bounded context of an operation on many messages, which a stop interrupts.
 func long(during *serving) (context.Context, context.CancelFunc) {
@@ -54,8 +26,8 @@ func long(during *serving) (context.Context, context.CancelFunc) {
 	}
 }
 
-// steer handles a request in its own goroutine, since it waits for the store.
-func (s *Service) steer(at *link.Room, do ask, during bound) nats.MsgHandler {
+// handler handles the requests of an operation, each in its own goroutine, since it waits for the store.
+func (s *Service) handler(op *ops.Operation, as *ops.Token, at *link.Room, during bound) nats.MsgHandler {
 	return func(req *nats.Msg) {
 		reply, data := req.Reply, req.Data
 		size := len(data)
@@ -72,13 +44,13 @@ func (s *Service) steer(at *link.Room, do ask, during bound) nats.MsgHandler {
 			defer at.Leave(1, int64(size))
 			ctx, stop := during(s.ctx.Load())
 			defer stop()
-			result, err := do(ctx, data)
-			body, isJSON := result.([]byte)
-			if err == nil && !isJSON {
-				body, err = json.Marshal(result)
+			out, p := s.cfg.Ops.Call(ctx, op, as, data)
+			var body []byte
+			if p == nil {
+				body, p = s.encode(out)
 			}
-			if err != nil {
-				s.out.Put(s.problem(reply, size, s.describe(err)))
+			if p != nil {
+				s.out.Put(s.problem(reply, size, *p))
 				return
 			}
 			s.out.Put(reaction{reply: reply, body: body, size: size})
@@ -86,67 +58,23 @@ func (s *Service) steer(at *link.Room, do ask, during bound) nats.MsgHandler {
 	}
 }
 
-// named returns an ask for requests that name a message and nothing else.
-func (s *Service) named(do func(ctx context.Context, ref scheduler.Ref, id string) (any, error)) ask {
-	return func(ctx context.Context, data []byte) (any, error) {
-		named, err := ops.DecodeRef(data)
-		if err != nil {
-			return nil, err
-		}
-		ref, err := ops.Ref(named)
-		if err != nil {
-			return nil, err
-		}
-		return do(ctx, ref, named.ID)
+// encode returns an answer, if it fits in one message.
+func (s *Service) encode(out any) (body []byte, p *ops.Problem) {
+	body, err := ops.Encode(out)
+	limit := int(s.nc.MaxPayload()) - answerHeadRoom
+	info, one := out.(*ops.Info)
+	switch {
+	case err != nil:
+		return nil, s.cfg.Ops.Judge(&ops.Caller{}, err)
+	case len(body) <= limit || limit <= 0:
+		return body, nil
+	case one && !info.BodyOmitted:
+		info.Body, info.BodyBase64, info.BodyOmitted = nil, nil, true
+		return s.encode(info)
 	}
-}
-
-func (s *Service) cancel(ctx context.Context, ref scheduler.Ref, id string) (any, error) {
-	result, err := s.cfg.Scheduler.Cancel(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	return orRefused(ops.Cancel(id, &result))
-}
-
-func (s *Service) get(ctx context.Context, ref scheduler.Ref, _ string) (any, error) {
-	info, err := s.cfg.Scheduler.Get(ctx, ref)
-	if err != nil {
-		return nil, err
-	}
-	w := ops.InfoOf(&info)
-	body, err := json.Marshal(w)
-	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
-		w.Body, w.BodyBase64, w.BodyOmitted = nil, nil, true
-		return w, nil
-	}
-	return body, err
-}
-
-func (s *Service) run(ctx context.Context, ref scheduler.Ref, id string) (any, error) {
-	return s.amend(ctx, ref, id, scheduler.Edit{Run: true})
-}
-
-func (s *Service) reschedule(ctx context.Context, data []byte) (any, error) {
-	named, asked, err := ops.DecodeReschedule(data)
-	if err != nil {
-		return nil, err
-	}
-	ref, err := ops.Ref(named)
-	if err != nil {
-		return nil, err
-	}
-	edit := ops.EditOf(&asked)
-	edit.Fit = ops.Limits{Content: link.SizeLimit(s.nc, s.cfg.SizeLimit)}
-	return s.amend(ctx, ref, named.ID, edit)
-}
-
-func (s *Service) amend(ctx context.Context, ref scheduler.Ref, id string, e scheduler.Edit) (any, error) {
-	result, err := s.cfg.Scheduler.Reschedule(ctx, ref, e)
-	if err != nil {
-		return nil, err
-	}
-	return orRefused(ops.Amend(id, &result))
+	return nil, &ops.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge, Detail: fmt.Sprintf(
+		"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",
+		len(body), limit)}
 }
 
 // push handles one push or a batch. It only decodes and queues; the answer is sent when the last outcome is known.

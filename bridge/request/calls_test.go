@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"net/http"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -14,8 +13,11 @@ import (
 	"github.com/nats-io/nats.go/micro"
 
 	"github.com/tarry-mq/tarry/bridge/bridgetest"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/request"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func TestService_TakesManyChangesAtOnce(t *testing.T) {
@@ -25,7 +27,7 @@ func TestService_TakesManyChangesAtOnce(t *testing.T) {
 	const n = 100
 	var under atomic.Int32
 	all := make(chan struct{})
-	meet := func(ctx context.Context, _ []byte) (int, []byte) {
+	meet := pausing(func(ctx context.Context) {
 		if under.Add(1) == n {
 			close(all)
 		}
@@ -33,16 +35,16 @@ func TestService_TakesManyChangesAtOnce(t *testing.T) {
 		case <-all:
 		case <-ctx.Done():
 		}
-		return http.StatusOK, []byte("{}")
-	}
+	})
 	serving(t, request.ServiceConfig{Conn: nc, Namespace: "many", Scheduler: bridgetest.Scheduling(t, nc, timeline),
-		Changes: map[string]request.Call{"dead_requeue": meet}})
+		Ops: operations(t, nc, meet, 0)})
 	inbox, err := nc.SubscribeSync(nats.NewInbox())
 	if err != nil {
 		t.Fatal(err)
 	}
 	for range n {
-		if err := nc.PublishRequest("tarry.many.api.dead_requeue", inbox.Subject, []byte(`{"id":"a"}`)); err != nil {
+		if err := nc.PublishRequest("tarry.many.api.dead_requeue", inbox.Subject,
+			[]byte(`{"id":"a"}`)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -59,38 +61,30 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 	bridgetest.Servers(t, func(t *testing.T, server *lab.NATS) {
 		nc, timeline := bridgetest.Connect(t, server.URL()), bridgetest.NewTimeline(t)
 		s := bridgetest.Scheduling(t, nc, timeline)
-		echo := func(_ context.Context, request []byte) (int, []byte) { return http.StatusOK, append(request, '\n') }
-		large := func(context.Context, []byte) (int, []byte) {
-			return http.StatusOK, []byte(`"` + strings.Repeat("x", int(nc.MaxPayload())) + `"`)
-		}
-		refuse := func(context.Context, []byte) (int, []byte) {
-			return http.StatusConflict, []byte(`{"error":"no_standby","detail":"why"}`)
-		}
-		serving(t, request.ServiceConfig{Conn: nc, Namespace: "plain", Scheduler: s,
-			Read: map[string]request.Call{"list": echo}})
-		serving(t, request.ServiceConfig{Conn: nc, Namespace: "open", Scheduler: s,
-			Read:    map[string]request.Call{"list": echo, "large": large},
-			Changes: map[string]request.Call{"cancel_many": echo},
-			Admin:   map[string]request.Call{"resign": refuse, "pause": echo}})
-		request := func(subject string) *nats.Msg {
+		all := pausing(func(context.Context) {})
+		serving(t, request.ServiceConfig{Conn: nc, Namespace: "plain", Scheduler: s, Ops: operations(t, nc, all, 0)})
+		serving(t, request.ServiceConfig{Conn: nc, Namespace: "open", Scheduler: s, Ops: operations(t, nc, all, 0),
+			Admin: true})
+		request := func(subject, body string) *nats.Msg {
 			t.Helper()
-			m, err := nc.Request(subject, []byte(`{"a":1}`), 5*time.Second)
+			m, err := nc.Request(subject, []byte(body), 5*time.Second)
 			if err != nil {
 				t.Fatalf("%s: %v", subject, err)
 			}
 			return m
 		}
-		for _, subject := range []string{"tarry.plain.read.list", "tarry.open.read.list", "tarry.open.admin.pause",
-			"tarry.open.api.cancel_many"} {
-			if m := request(subject); string(m.Data) != `{"a":1}` || m.Header.Get(micro.ErrorHeader) != "" {
+		for subject, body := range map[string]string{"tarry.plain.read.topic": `{"topic":"a"}`,
+			"tarry.open.read.topic": `{"topic":"a"}`, "tarry.open.admin.pause": `{"topic":"a"}`,
+			"tarry.open.api.cancel_many": `{"topic":"a"}`} {
+			if m := request(subject, body); m.Data[0] != '{' || m.Header.Get(micro.ErrorHeader) != "" {
 				t.Errorf("%s: got %q %v", subject, m.Data, m.Header)
 			}
 		}
-		if m := request("tarry.open.admin.resign"); m.Header.Get(micro.ErrorHeader) != "no_standby" ||
-			m.Header.Get(micro.ErrorCodeHeader) != "409" {
+		if m := request("tarry.open.admin.resume", `{"topic":"a"}`); m.Header.Get(micro.ErrorHeader) != "not_paused" ||
+			m.Header.Get(micro.ErrorCodeHeader) != "404" {
 			t.Errorf("got %q %v", m.Data, m.Header)
 		}
-		if m := request("tarry.open.read.large"); m.Header.Get(micro.ErrorHeader) != "too_large" ||
+		if m := request("tarry.open.read.topics", ``); m.Header.Get(micro.ErrorHeader) != "too_large" ||
 			m.Header.Get(micro.ErrorCodeHeader) != "413" {
 			t.Errorf("got %.100q %v", m.Data, m.Header)
 		}
@@ -125,4 +119,44 @@ func TestService_ServesFurtherCallsInGroupsOfTheirOwn(t *testing.T) {
 			}
 		}
 	})
+}
+
+// pausing returns a service that calls a function before it answers, and has more topics than an answer holds.
+func pausing(before func(ctx context.Context)) ops.Service { return &pauses{before: before} }
+
+type pauses struct {
+	ops.Service
+	before func(ctx context.Context)
+}
+
+func (p *pauses) Pause(ctx context.Context, _, _ string) (bool, error) {
+	p.before(ctx)
+	return true, nil
+}
+
+func (p *pauses) Resume(context.Context, string) (was, inEffect bool, err error) {
+	return false, true, nil
+}
+
+func (p *pauses) RequeueOne(ctx context.Context, _ scheduler.Ref, _ scheduler.Requeue) (scheduler.Accepted, error) {
+	p.before(ctx)
+	return scheduler.Accepted{}, nil
+}
+
+func (p *pauses) CancelMany(context.Context, scheduler.Selection, func(scheduler.Report)) (scheduler.Report, error) {
+	return scheduler.Report{}, nil
+}
+
+func (p *pauses) TopicCount(context.Context, string) (scheduler.TopicCount, error) {
+	return scheduler.TopicCount{}, nil
+}
+
+func (p *pauses) TopicCounts(context.Context, string, int) ([]scheduler.TopicCount, error) {
+	return []scheduler.TopicCount{{Topic: strings.Repeat("x", 1<<20)}}, nil
+}
+
+func (p *pauses) Pauses(context.Context) ([]scheduler.Pause, error) { return nil, nil }
+
+func (p *pauses) ParkedTopics(context.Context, []string) (map[string]message.Why, error) {
+	return nil, nil
 }

@@ -2,7 +2,6 @@ package request_test
 
 import (
 	"context"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -21,13 +20,10 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 	bridgetest.Servers(t, func(t *testing.T, server *lab.NATS) {
 		nc := bridgetest.Connect(t, server.URL())
 		called := make(chan string, 100)
-		call := func(context.Context, []byte) (int, []byte) {
-			called <- "called"
-			return http.StatusOK, []byte(`{"done":true}`)
-		}
+		call := pausing(func(context.Context) { called <- "called" })
 		serving(t, request.ServiceConfig{Conn: nc, Namespace: "ns", Scheduler: bridgetest.Scheduling(t, nc,
 			bridgetest.NewTimeline(t)),
-			Admin: map[string]request.Call{"restore": call}})
+			Ops: operations(t, nc, call, 0), Admin: true})
 		resign := request.NewResign(request.ResignConfig{Conn: nc, Namespace: "ns", Instance: "a",
 			Log: bridgetest.Logger(t)})
 		bridgetest.RunFor(t, func(ctx context.Context) error {
@@ -52,7 +48,7 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 			jetstream.ConsumerConfig{Durable: "billing", AckPolicy: jetstream.AckExplicitPolicy}); err != nil {
 			t.Fatal(err)
 		}
-		targets := []string{"tarry.ns.admin.restore", "tarry.ns.resign", "tarry.ns.pauses"}
+		targets := []string{"tarry.ns.admin.pause", "tarry.ns.resign", "tarry.ns.pauses"}
 		for range targets {
 			if _, err := js.Publish(t.Context(), "orders.x", []byte(`{"instance":"a","reason":"x"}`)); err != nil {
 				t.Fatal(err)
@@ -84,7 +80,7 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 		// What nats micro asks goes by the same rules.
 		for _, about := range []string{"$SRV.PING", "$SRV.INFO", "$SRV.STATS", "$SRV.PING.tarry", "$SRV.INFO.tarry",
 			"$SRV.STATS.tarry"} {
-			for _, reply := range []string{"elsewhere.x", "tarry.ns.admin.restore"} {
+			for _, reply := range []string{"elsewhere.x", "tarry.ns.admin.pause"} {
 				if err := nc.PublishRequest(about, reply, nil); err != nil {
 					t.Fatal(err)
 				}
@@ -98,8 +94,8 @@ func TestRequests_AreWhatClientsPublishAndAreAnsweredAtInboxesAlone(t *testing.T
 			}
 		}
 		// What comes after all that is answered: so nothing before it is still on its way.
-		if m, err := nc.Request("tarry.ns.admin.restore", nil, 5*time.Second); err != nil ||
-			string(m.Data) != `{"done":true}` {
+		if m, err := nc.Request("tarry.ns.admin.pause", []byte(`{"topic":"a"}`), 5*time.Second); err != nil ||
+			string(m.Data) != `{"pattern":"a","paused":true,"by":"nats","in_effect":true}` {
 			t.Fatalf("a request is answered %v, %v", m, err)
 		}
 		if got := <-called; got != "called" || len(called) > 0 {

@@ -1,9 +1,7 @@
 package request
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -22,17 +20,12 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/link"
 	"github.com/tarry-mq/tarry/bridge/ops"
-	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
-	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Steerer is the part of the scheduler that the request API uses.
-type Steerer interface {
+// Acceptor is the part of the scheduler that takes pushes.
+type Acceptor interface {
 	Accept(p *scheduler.Push, done func(scheduler.Accepted))
-	Get(ctx context.Context, ref scheduler.Ref) (message.Info, error)
-	Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error)
-	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
 }
 
 // ServiceConfig configures a Service.
@@ -43,12 +36,12 @@ type ServiceConfig struct {
 	Prefix string
 	// Topics are the settings of topics; nil: none has any.
 	Topics    *scheduler.Topics
-	Scheduler Steerer
+	Scheduler Acceptor
+	// Ops has the operations. Those of operators are served only if Admin is set.
+	Ops   *ops.Ops
+	Admin bool
 	// SizeLimit bounds body and headers of a push; 0 means only the server's limit.
 	SizeLimit int
-	// Changes, Read and Admin are further calls, by the last token of their subjects: of the groups api, read and admin.
-	// The operators' calls are served only if Admin has any.
-	Changes, Read, Admin map[string]Call
 	// Durable is the durability that the answer to a push promises; empty means "redis".
 	Durable string
 	// Instance and Version are shown by nats micro ls and info.
@@ -112,8 +105,8 @@ const (
 
 // NewService checks the configuration.
 func NewService(cfg ServiceConfig) (*Service, error) {
-	if cfg.Conn == nil || cfg.Scheduler == nil || cfg.Namespace == "" || cfg.Prefix == "" {
-		return nil, errors.New("request api: a connection, a scheduler, a namespace and a prefix are needed")
+	if cfg.Conn == nil || cfg.Scheduler == nil || cfg.Ops == nil || cfg.Namespace == "" || cfg.Prefix == "" {
+		return nil, errors.New("request api: a connection, a scheduler, operations, a namespace and a prefix are needed")
 	}
 	s := &Service{cfg: cfg, nc: cfg.Conn, log: cfg.Log.With().Str("component", "request_api").Logger(),
 		room:     link.NewRoom(requestLimit, requestBytes),
@@ -150,20 +143,6 @@ func (s *Service) Run(ctx context.Context) error {
 	stop()
 	answers.Wait()
 	return err
-}
-
-// describe returns an error as the caller sees it; the full error goes to the log.
-func (s *Service) describe(err error) ops.Problem {
-	p, known := ops.Problem{}, (*refused)(nil)
-	if errors.As(err, &known) {
-		p = known.Problem
-	} else {
-		p = ops.ProblemOf(err)
-	}
-	if p.Word == ops.WordInternal && err != error(known) { // otherwise it was logged at its cause
-		s.log.Error().Err(err).Msg("request failed with an internal error")
-	}
-	return p
 }
 
 // semver returns the version in the form that micro services require.
@@ -223,9 +202,6 @@ func (s *Service) busy(reply string) {
 	}
 }
 
-// Call answers a request with a status as in HTTP and a body in JSON.
-type Call = func(ctx context.Context, request []byte) (status int, body []byte)
-
 const (
 	looksAtOnce    = 32
 	operatesAtOnce = 16
@@ -234,17 +210,35 @@ const (
 // offer adds all endpoints, in groups that permissions can distinguish, and introduces the service. The order is fixed:
 // once tarry.<namespace>.api.run answers, all endpoints do.
 func (s *Service) offer(service *microService) error {
+	everywhere := []string{">"}
+	operator := &ops.Token{Name: ops.ByNATS, Push: everywhere, Pull: everywhere, Read: true, Operate: true}
+	table := s.cfg.Ops.Table()
 	for _, group := range []struct {
-		name      string
-		endpoints map[string]nats.MsgHandler
+		name    ops.Group
+		as      *ops.Token
+		at      *link.Room
+		offered bool
 	}{
-		{"admin", s.further(s.cfg.Admin, s.operating, long)},
-		{"read", s.further(s.cfg.Read, s.looking, briefly)},
-		{"api", s.endpoints()},
+		{ops.GroupAdmin, operator, s.operating, s.cfg.Admin},
+		{ops.GroupRead, &ops.Token{Name: ops.ByNATS, Read: true}, s.looking, true},
+		{ops.GroupAPI, operator, s.steering, true},
 	} {
-		for _, name := range slices.Sorted(maps.Keys(group.endpoints)) {
-			subject := "tarry." + s.cfg.Namespace + "." + group.name + "." + name
-			if err := service.add(name, subject, group.endpoints[name]); err != nil {
+		endpoints := map[string]nats.MsgHandler{}
+		for _, op := range table {
+			if group.offered && slices.Contains(op.Groups, group.name) {
+				during := briefly
+				if op.Long || group.name == ops.GroupAdmin { // to resign takes as long as the election
+					during = long
+				}
+				endpoints[op.Name] = s.handler(op, group.as, group.at, during)
+			}
+		}
+		if group.name == ops.GroupAPI {
+			endpoints["push"] = s.push
+		}
+		for _, name := range slices.Sorted(maps.Keys(endpoints)) {
+			subject := "tarry." + s.cfg.Namespace + "." + string(group.name) + "." + name
+			if err := service.add(name, subject, endpoints[name]); err != nil {
 				return fmt.Errorf("request api: %w", err)
 			}
 		}
@@ -256,36 +250,6 @@ func (s *Service) offer(service *microService) error {
 }
 
 type bound func(*serving) (context.Context, context.CancelFunc)
-
-// further returns endpoints for calls that other components answer.
-func (s *Service) further(calls map[string]Call, at *link.Room, during bound) map[string]nats.MsgHandler {
-	all := make(map[string]nats.MsgHandler, len(calls))
-	for name, call := range calls {
-		all[name] = s.steer(at, func(ctx context.Context, data []byte) (any, error) {
-			return s.answered(call(ctx, data))
-		}, during)
-	}
-	return all
-}
-
-// answered returns a call's answer, if it fits in one message.
-func (s *Service) answered(status int, body []byte) (any, error) {
-	body = bytes.TrimSuffix(body, []byte("\n"))
-	if limit := int(s.nc.MaxPayload()) - answerHeadRoom; len(body) > limit && limit > 0 {
-		return nil, &refused{ops.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge,
-			Detail: fmt.Sprintf(
-				"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",
-				len(body), limit)}}
-	}
-	if status < http.StatusBadRequest {
-		return body, nil
-	}
-	p := &refused{ops.Problem{Status: status}}
-	if err := json.Unmarshal(body, &p.Problem); err != nil {
-		return nil, fmt.Errorf("read a problem: %w", err)
-	}
-	return nil, p
-}
 
 // briefly returns the bounded context of a request about one message, or of a read.
 func briefly(during *serving) (context.Context, context.CancelFunc) {

@@ -20,12 +20,29 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
+// service is what the operations ask: a scheduler, and nothing else that it has not.
+type service struct {
+	*scheduler.Scheduler
+	rest
+}
+
+type rest struct{ ops.Service }
+
+// operations returns those of a service; nothing bounds a message but the server, if limit is 0.
+func operations(t testing.TB, nc *nats.Conn, s ops.Service, limit int) *ops.Ops {
+	return ops.New(ops.Config{Service: s, Prefix: "delayed", MaxPayload: nc.MaxPayload, SizeLimit: limit,
+		Timeout: 5 * time.Second, Now: time.Now, Log: bridgetest.Logger(t)})
+}
+
 // serving runs the request API and waits until it answers.
 func serving(t testing.TB, cfg request.ServiceConfig) {
 	t.Helper()
 	cfg.Log = bridgetest.Logger(t)
 	if cfg.Prefix == "" {
 		cfg.Prefix = "delayed"
+	}
+	if s, ok := cfg.Scheduler.(*scheduler.Scheduler); ok && cfg.Ops == nil {
+		cfg.Ops = operations(t, cfg.Conn, service{Scheduler: s}, cfg.SizeLimit)
 	}
 	s, err := request.NewService(cfg)
 	if err != nil {
@@ -230,7 +247,7 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		subjects[e.Subject] = true
 	}
 	if info.Version != "1.2.3" || info.Metadata["namespace"] != "ns" || info.Metadata["instance"] != "one" ||
-		len(subjects) != 6 || !subjects["tarry.ns.push.>"] {
+		len(subjects) != 19 || !subjects["tarry.ns.push.>"] {
 		t.Errorf("got %+v", info)
 	}
 	for _, name := range []string{"push", "get", "cancel", "run", "reschedule"} {
@@ -259,7 +276,7 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		}
 		var stats micro.Stats
 		if err := json.Unmarshal(msg.Data, &stats); err != nil || stats.Type != micro.StatsResponseType ||
-			stats.Started.IsZero() || len(stats.Endpoints) != 6 {
+			stats.Started.IsZero() || len(stats.Endpoints) != 19 {
 			return fmt.Errorf("got %s, %w", msg.Data, err)
 		}
 		for _, e := range stats.Endpoints {
@@ -286,7 +303,7 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 
 // slow answers when it is let; what it has no method for is not asked of it.
 type slow struct {
-	request.Steerer
+	ops.Service
 	waiting chan func(scheduler.Accepted)
 }
 
@@ -303,7 +320,8 @@ func TestService_IsBusyBeforeItIsFull(t *testing.T) {
 	t.Parallel()
 	nc, ns := bridgetest.Connect(t, lab.SharedNATS(t).URL()), bridgetest.NewNamespace()
 	held := &slow{waiting: make(chan func(scheduler.Accepted), 10_000)}
-	serving(t, request.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: held})
+	serving(t, request.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: held,
+		Ops: operations(t, nc, held, 0)})
 	answers := make(chan *nats.Msg, 10_000)
 	inbox := nc.NewInbox()
 	if _, err := nc.ChanSubscribe(inbox, answers); err != nil {

@@ -60,10 +60,11 @@ func TestService_ReschedulesAndRuns(t *testing.T) {
 func TestService_RefusesBadSteeringByWord(t *testing.T) {
 	t.Parallel()
 	nc, ns := bridgetest.Connect(t, lab.SharedNATS(t).URL()), bridgetest.NewNamespace()
-	serving(t, request.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: struct{ request.Steerer }{}})
+	serving(t, request.ServiceConfig{Conn: nc, Namespace: ns, Scheduler: &slow{},
+		Ops: operations(t, nc, &slow{}, 0)})
 	for _, c := range []struct{ endpoint, body, status, word string }{
 		{"run", `{"id":"a","delay":"1s"}`, "400", "unknown_field"},
-		{"run", ``, "400", "invalid_json"},
+		{"run", ``, "400", "invalid_id"},
 		{"reschedule", `{"id":"a"}`, "400", "missing_change"},
 		{"reschedule", `{"delay":"1s"}`, "400", "invalid_id"},
 		{"reschedule", `{"id":"a\n","delay":"1s"}`, "400", "invalid_id"},

@@ -8,13 +8,13 @@ import (
 	"github.com/nats-io/nats.go"
 	"github.com/rs/zerolog"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // accepting counts the pushes that it is given.
 type accepting struct {
-	Steerer
 	topics chan string
 }
 
@@ -32,7 +32,8 @@ func TestDoor_TakesNothingFromBeforeAStandstill(t *testing.T) {
 	}
 	defer nc.Close()
 	scheduled := accepting{topics: make(chan string, 100)}
-	s, err := NewService(ServiceConfig{Conn: nc, Scheduler: scheduled, Namespace: "still", Prefix: "delayed",
+	s, err := NewService(ServiceConfig{Conn: nc, Scheduler: scheduled, Ops: ops.New(ops.Config{}),
+		Namespace: "still", Prefix: "delayed",
 		Log: zerolog.Nop()})
 	if err != nil {
 		t.Fatal(err)

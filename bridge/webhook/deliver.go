@@ -209,10 +209,11 @@ func (g group) orders(set func(o *scheduler.Settlement, m *scheduler.PulledMessa
 // settled is posted again.
 func (s *Service) settle(ctx context.Context, g group, v verdict) {
 	orders := g.orders(func(o *scheduler.Settlement, m *scheduler.PulledMessage) {
-		o.Verb, o.Reason, o.Delay = v.verb, v.reason, v.after
+		o.Verb, o.Reason = v.verb, v.reason
 		schedule := s.cfg.Topics.Schedule(&m.Retry, m.Topic)
-		next, _ := schedule.After(int(m.Mark.Refusals) + 1)
-		o.HasDelay = v.after > next
+		if next, _ := schedule.After(int(m.Mark.Refusals) + 1); v.after > next {
+			o.Delay = &v.after
+		}
 	})
 	for pause := settlePause; ; pause = min(2*pause, settlePauseMost) {
 		results, errs := s.cfg.Source.Settle(context.WithoutCancel(ctx), orders)

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"bufio"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -214,19 +215,13 @@ func (s *source) verbs(n int) (all []string) {
 		}
 		all = nil
 		for _, o := range s.settled {
-			all = append(all, fmt.Sprint(o.Verb, " ", strings.TrimLeft(string(o.UID), "t-0"), " ", o.Delay*boolean(o.HasDelay)))
+			all = append(all, fmt.Sprint(o.Verb, " ", strings.TrimLeft(string(o.UID), "t-0"), " ",
+				*cmp.Or(o.Delay, new(time.Duration))))
 		}
 		return nil
 	})
 	slices.Sort(all)
 	return all
-}
-
-func boolean(b bool) time.Duration {
-	if b {
-		return 1
-	}
-	return 0
 }
 
 // trial is a service with a target that answers by answer, 204 without.

@@ -372,14 +372,14 @@ func stateWords() string {
 
 func TestResign_ThatIsRefusedExitsWith4AndSaysWhoLeads(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}, Cluster: fixedCluster{ops.ErrNotLeader}})
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}, Cluster: fixedCluster{ops.ErrNotLeader}}})
 	tarry(t, "", environ, "resign").want(t, exitState, "tarry-1 at 10.0.0.1:7070 does")
 }
 
 func TestCommands_TakeWhatPeopleType(t *testing.T) {
 	t.Parallel()
 	s, _ := real(t)
-	environ := serve(t, api.Config{Service: s})
+	environ := serve(t, api.Config{Config: ops.Config{Service: s}})
 	at := strings.TrimPrefix(environ[0], "TARRY_SERVER=http://")
 	tarry(t, "", []string{"TARRY_SERVER=" + at}, "push", "a.b", "--delay", "2w", "--id", "typed").want(t,
 		exitDone, "typed (")
@@ -457,7 +457,7 @@ func TestCommands_TakeWhatPeopleType(t *testing.T) {
 func TestPush_NeverDropsWhatIsPipedIn(t *testing.T) {
 	t.Parallel()
 	s, _ := real(t)
-	environ := serve(t, api.Config{Service: s})
+	environ := serve(t, api.Config{Config: ops.Config{Service: s}})
 	push := []string{"push", "orders.remind", "--delay", "1h", "--id", "piped"}
 	r := tarry(t, "order 7131", environ, push...).want(t, exitUsage, "")
 	if !strings.Contains(r.err, "add - to read it, or --body '' for an empty body") {
@@ -475,9 +475,10 @@ func TestHealth_ExitsByWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	checks := []api.Check{{Name: "redis", Needed: true}}
 	environ := serve(t,
-		api.Config{Service: scripted{}, Token: "a-token-of-the-instance", Ready: func(context.Context) []api.Check {
-			return checks
-		}})
+		api.Config{Config: ops.Config{Service: scripted{}},
+			Token: "a-token-of-the-instance", Ready: func(context.Context) []api.Check {
+				return checks
+			}})
 	// of serve, in the same container
 	environ = append(environ, "TARRY_HTTP_LISTEN=:7070", "TARRY_REDIS_ADDRS=redis:6379")
 	tarry(t, "", environ, "health").want(t, exitDone, "ready\n")
@@ -501,7 +502,8 @@ func TestHealth_ExitsByWhatIsMissing(t *testing.T) {
 func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
 	t.Parallel()
 	const token = "a-token-of-the-instance"
-	environ := serve(t, api.Config{Service: scripted{}, Token: token})
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}},
+		Token: token})
 	tarry(t, "", environ, "get", "a").want(t, exitFailed, "; set it by --token or TARRY_TOKEN")
 	tarry(t, "", environ, "get", "a", "--token", "another").want(t, exitFailed, "unknown token")
 	for _, r := range []ran{
@@ -518,7 +520,7 @@ func TestToken_ComesFromTheSettingsAndIsNeverPrinted(t *testing.T) {
 func TestPush_SendsBodyHeadersAndOptionsAsGiven(t *testing.T) {
 	t.Parallel()
 	s, _ := real(t)
-	environ := serve(t, api.Config{Service: s})
+	environ := serve(t, api.Config{Config: ops.Config{Service: s}})
 	file := filepath.Join(t.TempDir(), "body")
 	binary := "\x00\xff\n"
 	if err := os.WriteFile(file, []byte(binary), 0o600); err != nil {
@@ -561,7 +563,7 @@ func TestPush_SendsBodyHeadersAndOptionsAsGiven(t *testing.T) {
 func TestCommands_TellTheStoryOfAMessage(t *testing.T) {
 	t.Parallel()
 	s, timeline := real(t)
-	environ := serve(t, api.Config{Service: s})
+	environ := serve(t, api.Config{Config: ops.Config{Service: s}})
 	do := func(code int, out string, args ...string) {
 		t.Helper()
 		tarry(t, "", environ, args...).want(t, code, out)

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
@@ -29,7 +30,7 @@ type recorded struct {
 }
 
 func keeping(j recorded) api.Config {
-	return api.Config{Service: scripted{}, Journal: j, Now: func() time.Time { return someDue.Time() },
+	return api.Config{Config: ops.Config{Service: scripted{}, Journal: j, Now: func() time.Time { return someDue.Time() }},
 		ProgressEvery: time.Millisecond}
 }
 
@@ -247,7 +248,8 @@ func TestList_AndClusterSayHowFarTheJournalIsBehind(t *testing.T) {
 		return []api.Check{{Name: "journal", Needed: true, Err: errors.New("away")}}
 	}
 	tarry(t, "", serve(t, cfg), "cluster").want(t, exitDone, "\njournal sync, does not answer\n")
-	tarry(t, "", serve(t, api.Config{Service: scripted{}, JournalMode: "off"}), "cluster").want(t, exitDone,
+	off := serve(t, api.Config{Config: ops.Config{Service: scripted{}, JournalMode: "off"}})
+	tarry(t, "", off, "cluster").want(t, exitDone,
 		"\njournal off\n")
 }
 
@@ -263,7 +265,7 @@ func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
 
 func TestJournal_ThatIsOffFailsByName(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}})
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}}})
 	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"}, {"forecast"}, {"restore", "--all"},
 		{"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
 		tarry(t, "", environ, args...).want(t, exitFailed,

@@ -79,7 +79,7 @@ func (refused) Drop(_ context.Context, sequence uint64) error {
 
 func TestRejected_ExitsByWhatBecameOfThem(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}, Rejects: refused{}})
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}, Rejects: refused{}}})
 	tarry(t, "", environ, "rejected", "requeue", "3", "--delay", "20m").want(t, exitDone,
 		"3 is accepted as order-7131, due 2030-01-31T08:00:00.000Z")
 	tarry(t, "", environ, "rejected", "requeue", "99").want(t, exitNotFound, "no rejected push has this sequence")

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -23,8 +24,8 @@ import (
 
 func (scripted) Reschedule(_ context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error) {
 	r := scheduler.AmendResult{Code: scheduler.AmendDone, Info: info(ref, message.StateWaiting)}
-	if e.HasPriority {
-		r.Info.Priority = e.Priority
+	if e.Priority != nil {
+		r.Info.Priority = *e.Priority
 	}
 	switch {
 	case ref.ID == "nobody":
@@ -180,7 +181,7 @@ func (scripted) Resume(_ context.Context, pattern string) (was, inEffect bool, e
 func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
 	t.Parallel()
 	s, _ := real(t)
-	environ := serve(t, api.Config{Service: s})
+	environ := serve(t, api.Config{Config: ops.Config{Service: s}})
 	file := filepath.Join(t.TempDir(), "body")
 	if err := os.WriteFile(file, []byte("\x00\xff\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -234,7 +235,7 @@ func TestReschedule_ChangesWhatIsGivenAndNothingElse(t *testing.T) {
 // TestTopics_ShowsEveryPage: of more topics than a page holds.
 func TestTopics_ShowsEveryPage(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}})
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}}})
 	r := tarry(t, "", environ, "topics", "--all", "--limit", "2").want(t, exitDone, "")
 	if r.err != "" || strings.Count(r.out, "TOPIC") != 1 || strings.Count(r.out, "PAUSED") != 1 ||
 		strings.Index(r.out, "orders.remind") < strings.Index(r.out, "orders.cancel") ||
@@ -259,7 +260,7 @@ func TestTopics_ShowsEveryPage(t *testing.T) {
 func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 	t.Parallel()
 	s, _ := real(t)
-	environ := serve(t, api.Config{Service: s})
+	environ := serve(t, api.Config{Config: ops.Config{Service: s}})
 	do := func(code int, out string, args ...string) {
 		t.Helper()
 		tarry(t, "", environ, args...).want(t, code, out)
@@ -292,7 +293,7 @@ func TestMany_OfTheCommandsTellAStory(t *testing.T) {
 
 func TestDeadList_GoesThroughAllPages(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}})
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}}})
 	for _, limit := range []string{"1", "2", "5", "1000"} {
 		r := tarry(t, "", environ, "dead", "list", "--all", "--limit", limit).want(t, exitDone,
 			"2030-01-31T08:00:00.004Z (in 59m)      t-0000000000000004")
@@ -317,7 +318,7 @@ func TestDeadList_GoesThroughAllPages(t *testing.T) {
 
 func TestMany_SaysWhatWasDoneBeforeItFailed(t *testing.T) {
 	t.Parallel()
-	environ := serve(t, api.Config{Service: scripted{}})
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}}})
 	tarry(t, "", environ, "cancel", "--all", "--topic", "down").want(t, exitFailed,
 		"store unavailable (unavailable); 5 were canceled before that\n")
 	tarry(t, "", environ, "cancel", "--all", "--topic", "down", "--json").want(t, exitFailed,

@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 // The commands, and the health check of the image among them, reach a server whose certificate no system knows, and one
@@ -20,7 +21,8 @@ import (
 func TestTLS_CommandsReachAServerWithACertificateOfItsOwn(t *testing.T) {
 	t.Parallel()
 	instance, err := api.New(
-		api.Config{Service: scripted{}, Cluster: fixedCluster{}, Gatherer: prometheus.NewRegistry()})
+		api.Config{Config: ops.Config{Service: scripted{}, Cluster: fixedCluster{}},
+			Gatherer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -334,8 +334,7 @@ func (g *bridges) serve(ctx context.Context, p *process, group *errgroup.Group, 
 		p.w.t.Fatal(err)
 	}
 	g.requests, err = request.NewService(request.ServiceConfig{Conn: g.nc, Namespace: "world", Prefix: "delayed",
-		Scheduler: p.web.service, Topics: p.w.topics, Instance: p.name, Version: "0.0.1", Changes: p.web.api.Changes(),
-		Read: p.web.api.Reads()})
+		Scheduler: p.web.service, Topics: p.w.topics, Instance: p.name, Version: "0.0.1", Ops: p.web.api.Ops()})
 	if err != nil {
 		p.w.t.Fatal(err)
 	}

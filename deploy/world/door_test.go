@@ -52,14 +52,14 @@ var _ doors = (*web)(nil)
 // nobody is asked about the cluster.
 type (
 	nobody    struct{ inCluster }
-	inCluster = api.Cluster
+	inCluster = ops.Election
 )
 
 func (p *process) listen(registry *prometheus.Registry) *web {
 	d := &web{p: p, service: instance{p.Scheduler, p.leader}}
 	var err error
-	d.api, err = api.New(api.Config{Service: d.service, Cluster: nobody{}, Namespace: "world", Gatherer: registry,
-		Registerer: registry})
+	d.api, err = api.New(api.Config{Config: ops.Config{Service: d.service, Cluster: nobody{}, Namespace: "world"},
+		Gatherer: registry, Registerer: registry})
 	if err != nil {
 		p.w.t.Fatal(err)
 	}
@@ -259,7 +259,7 @@ func (d *web) Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edi
 	switch {
 	case e.Run:
 		a, err = d.do(ctx, http.MethodPost, path(ref, "/run"), nil)
-	case e.HasBody:
+	case e.Body != nil:
 		a, err = d.do(ctx, http.MethodPatch, path(ref, ""), map[string]any{"body": string(e.Body)})
 	default:
 		a, err = d.do(ctx, http.MethodPatch, path(ref, ""), map[string]any{"delay": e.Delay.String()})

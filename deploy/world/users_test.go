@@ -1,6 +1,7 @@
 package world_test
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -116,14 +117,14 @@ func (w *world) act(i int) (what string, do func()) {
 	case n < 59:
 		return "cancel", func() { w.cancel(p, which) }
 	case n < 66:
-		return "reschedule", func() { w.change(p, which, scheduler.Edit{HasDelay: true, Delay: delay}) }
+		return "reschedule", func() { w.change(p, which, scheduler.Edit{Delay: new(delay)}) }
 	case n < 68:
 		return "look", func() { w.look(p, which) }
 	case n < 70:
 		return "run", func() { w.change(p, which, scheduler.Edit{Run: true}) }
 	case n < 73:
 		return "edit", func() {
-			w.change(p, which, scheduler.Edit{HasBody: true, Body: fmt.Append(nil, "|edit", i)})
+			w.change(p, which, scheduler.Edit{Body: fmt.Append(nil, "|edit", i)})
 		}
 	case n < 75:
 		return "requeue", func() { w.requeue(p, which, delay/2, i) }
@@ -181,7 +182,7 @@ func (w *world) regret(which int) {
 			p := w.processes[(which+n)%len(w.processes)]
 			w.background.Go(func() { w.cancel(p, which+n) })
 			w.background.Go(func() {
-				w.change(p, which+n+1, scheduler.Edit{HasBody: true, Body: fmt.Append(nil, "|regret", which, ".", n)})
+				w.change(p, which+n+1, scheduler.Edit{Body: fmt.Append(nil, "|regret", which, ".", n)})
 			})
 		})
 	}
@@ -385,7 +386,7 @@ func (w *world) many(p *process, topic string, which int, delay time.Duration) {
 		if sel := (scheduler.Selection{Topic: topic}); one.Kind == history.Cancel {
 			a.Report, a.err = p.CancelMany(ctx, sel, nil)
 		} else {
-			a.Report, a.err = p.RescheduleMany(ctx, sel, scheduler.Edit{HasDelay: true, Delay: delay}, nil)
+			a.Report, a.err = p.RescheduleMany(ctx, sel, scheduler.Edit{Delay: new(delay)}, nil)
 		}
 		return a
 	})
@@ -453,10 +454,11 @@ func (w *world) change(p *process, which int, e scheduler.Edit) {
 	if !some {
 		return
 	}
-	begun := history.Event{Kind: history.Reschedule, Message: m.name, Due: time.Now().Add(e.Delay)}
+	begun := history.Event{Kind: history.Reschedule, Message: m.name,
+		Due: time.Now().Add(*cmp.Or(e.Delay, new(time.Duration)))}
 	what := "reschedule "
 	switch {
-	case e.HasBody:
+	case e.Body != nil:
 		e.Body = append([]byte(m.name), e.Body...)
 		begun.Body, begun.Due, what = string(e.Body), time.Time{}, "edit "
 	case e.Run:
@@ -620,7 +622,7 @@ func (w *world) requeue(p *process, which int, delay time.Duration, i int) {
 		Due: time.Now().Add(delay)})
 	w.begins(name, m.topic)
 	a, ok := ask(p, "requeue "+m.name, func(ctx context.Context, at doors) scheduler.Accepted {
-		a, err := p.RequeueOne(ctx, m.ref(), scheduler.Requeue{Delay: delay, HasBody: true,
+		a, err := p.RequeueOne(ctx, m.ref(), scheduler.Requeue{Delay: delay,
 			Body: []byte(name)})
 		a.Err = err
 		return a

@@ -99,7 +99,7 @@ func TestDead_FollowsTheScheduleAndIsCopiedListedRequeuedAndPurged(t *testing.T)
 		r.Nats.Answer = nil
 		r.Nats.Mu.Unlock()
 		again, err := r.S.RequeueOne(t.Context(), scheduler.Ref{ID: "a"},
-			scheduler.Requeue{Body: []byte("mended"), HasBody: true})
+			scheduler.Requeue{Body: []byte("mended")})
 		if err != nil || again.UID == a.UID {
 			t.Fatalf("requeue: %+v, %v", again, err)
 		}

@@ -75,7 +75,7 @@ func TestPull_TriesBySchedule(t *testing.T) {
 		time.Sleep(21 * time.Second)
 		third := poll(t, r, 10)[0]
 		// After the last retry a delay of the consumer's does not keep it alive.
-		over := settle(t, r, third, scheduler.Settlement{Verb: scheduler.Nack, HasDelay: true, Delay: time.Hour,
+		over := settle(t, r, third, scheduler.Settlement{Verb: scheduler.Nack, Delay: new(time.Hour),
 			Said: "no till"})
 		if over.Info.State != message.StateDead {
 			t.Fatalf("it is %s", over.Info.State)

@@ -65,7 +65,7 @@ func TestRun_AProbeThatIsRefusedForNowLeavesVersionAndHistoryAlone(t *testing.T)
 					}
 				}
 				edited, err := r.S.Reschedule(t.Context(), scheduler.Ref{UID: uids[0]},
-					scheduler.Edit{Delay: time.Second, HasDelay: true, Version: before[0].Version})
+					scheduler.Edit{Delay: new(time.Second), Version: before[0].Version})
 				if err != nil || edited.Code != scheduler.AmendDone {
 					t.Errorf("a reschedule of the version that was read before the probes: %v, %v", edited.Code, err)
 				}

@@ -557,7 +557,7 @@ func TestRelease_FreesWhomItFound(t *testing.T) {
 				hook := &hooked{Timeline: store}
 				if c.meanwhile {
 					hook.leases = func() {
-						settle(t, r, first[0], scheduler.Settlement{Verb: scheduler.Nack, HasDelay: true})
+						settle(t, r, first[0], scheduler.Settlement{Verb: scheduler.Nack, Delay: new(time.Duration(0))})
 						take()
 					}
 				}
@@ -600,8 +600,8 @@ func TestLapse_WakesPolls(t *testing.T) {
 
 // A consumer may skip a uid or a webhook-id that it knows. What it has tried comes with other content under another.
 func TestPull_GivesOtherContentAnotherUID(t *testing.T) {
-	for how, edit := range map[string]scheduler.Edit{"edited": {Body: []byte("pay 50"), HasBody: true},
-		"edited and brought forward": {Body: []byte("pay 50"), HasBody: true, HasDelay: true, Version: 2},
+	for how, edit := range map[string]scheduler.Edit{"edited": {Body: []byte("pay 50")},
+		"edited and brought forward": {Body: []byte("pay 50"), Delay: new(time.Duration(0)), Version: 2},
 		"replaced":                   {}} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

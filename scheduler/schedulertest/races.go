@@ -159,13 +159,13 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 		return deed{what: "cancel", uid: c.Info.UID, answer: word(c.Code.String(), c.Info.State),
 			version: c.Info.Version}
 	default:
-		e := scheduler.Edit{Delay: delay, HasDelay: true}
+		e := scheduler.Edit{Delay: new(delay)}
 		what := "reschedule"
 		switch rng.IntN(3) {
 		case 0:
 			e, what = scheduler.Edit{Run: true}, "run"
 		case 1:
-			e.Body, e.HasBody, what = []byte(body), true, "edit"
+			e.Body, what = []byte(body), "edit"
 		}
 		a, err := s.Reschedule(ctx, scheduler.Ref{ID: id}, e)
 		if err != nil {
@@ -174,7 +174,7 @@ func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) de
 		d := deed{what: what, uid: a.Info.UID, answer: word(a.Code.String(), a.Info.State)}
 		if a.Code == scheduler.AmendDone {
 			d.version, d.due = a.Info.Version, a.Info.Due
-			if e.HasBody {
+			if e.Body != nil {
 				d.body = body
 			}
 		}

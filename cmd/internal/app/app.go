@@ -265,19 +265,20 @@ func (a *App) wireHTTP() (err error) {
 		return err
 	}
 	a.api, err = api.New(api.Config{
-		Service: a.instance, Topics: a.topics, Webhooks: a.webhooks.View, Cluster: a.cluster, Ready: a.health.checks,
-		Clocks:    a.health.clocksErr,
-		Namespace: a.cfg.Namespace, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
+		Config: ops.Config{
+			Service: a.instance, Webhooks: a.webhooks.View, Cluster: a.cluster, Clocks: a.health.clocksErr,
+			Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
+			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),
+			Now: a.clock.Now, MaxPayload: a.conn.MaxPayload, SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
+		},
+		Topics: a.topics, Ready: a.health.checks, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens), SeedsToken: a.cfg.Seeds.Token,
-		TLS: secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
-		Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(),
-		JournalMode: a.journal.mode.String(), Now: a.clock.Now,
-		MaxPayload: a.conn.MaxPayload, MaxBody: a.cfg.HTTP.BodyLimit,
-		SizeLimit: a.cfg.HTTP.LargestMessage(), StopTimeout: a.cfg.Stop.Timeout,
+		TLS: secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, MaxBody: a.cfg.HTTP.BodyLimit,
+		StopTimeout: a.cfg.Stop.Timeout,
 		HeaderLimit: int(a.cfg.HTTP.HeaderLimit), HeaderTimeout: a.cfg.HTTP.HeaderTimeout,
 		ReadTimeout: a.cfg.HTTP.ReadTimeout, IdleTimeout: a.cfg.HTTP.IdleTimeout,
 		Connections: a.cfg.HTTP.Connections,
-		Gatherer:    a.registry, Registerer: a.registry, Log: a.log,
+		Gatherer:    a.registry, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build http: %w", err)
@@ -296,17 +297,13 @@ func networks(setting string, texts []string) (all []netip.Prefix, err error) {
 	return all, nil
 }
 
-// wireRequests also serves the HTTP API's calls over NATS; the operators' calls only if the settings say so.
+// wireRequests also serves the operations on NATS; the operators' ones only if the settings say so.
 func (a *App) wireRequests() (err error) {
-	var admin map[string]request.Call
-	if a.cfg.NATS.Admin {
-		admin = a.api.Admins()
-	}
 	a.requests, err = request.NewService(request.ServiceConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Scheduler: a.instance,
 		Topics: a.topics, SizeLimit: a.cfg.HTTP.LargestMessage(),
 		Instance: a.cfg.Instance, Version: a.options.Version, Durable: a.durable(), Log: a.log,
-		Changes: a.api.Changes(), Read: a.api.Reads(), Admin: admin,
+		Ops: a.api.Ops(), Admin: a.cfg.NATS.Admin,
 	})
 	if err != nil {
 		return fmt.Errorf("build request api: %w", err)

@@ -10,7 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 	"golang.org/x/sync/errgroup"
 
-	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -123,7 +123,7 @@ func (a *App) emptyOutbox(ctx context.Context) {
 }
 
 // journalDoor returns the journal for the HTTP API; nil with the journal off.
-func (a *App) journalDoor() api.Journal {
+func (a *App) journalDoor() ops.Journal {
 	if a.journalAPI == nil {
 		return nil
 	}

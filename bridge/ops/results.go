@@ -1,7 +1,9 @@
 package ops
 
 import (
+	"bytes"
 	"encoding/json"
+	"fmt"
 	"strconv"
 	"time"
 	"unicode/utf8"
@@ -264,4 +266,43 @@ func appendString(b []byte, s string) []byte {
 	b = append(b, '"')
 	b = append(b, s...)
 	return append(b, '"')
+}
+
+// Rejected is a push by tag that NATS acknowledged and tarry refused.
+type Rejected struct {
+	Sequence uint64 `json:"sequence"` // in the stream of rejects
+	At       string `json:"at"`
+	Topic    string `json:"topic"`
+	ID       string `json:"id,omitempty"`
+	Key      string `json:"key,omitempty"`
+	Word     string `json:"reason"` // the word of the problem
+	Detail   string `json:"detail"`
+	Size     int    `json:"size"` // of the body
+	// Incomplete reports that a part of the original message is missing, so that it cannot be pushed again.
+	Incomplete bool                `json:"incomplete,omitempty"`
+	Headers    map[string][]string `json:"headers,omitempty"` // as sent; not in lists, and neither is the body
+	Body       *string             `json:"body,omitempty"`
+	BodyBase64 []byte              `json:"body_base64,omitempty"`
+}
+
+// SetBody stores a body in the field that preserves all its bytes.
+func (r *Rejected) SetBody(body []byte) {
+	if utf8.Valid(body) {
+		text := string(body)
+		r.Body = &text
+		return
+	}
+	r.BodyBase64 = body
+}
+
+// Encode returns v as JSON, for answers that are not on the path of every message. It does not escape HTML characters,
+// so that patterns like orders.> stay readable.
+func Encode(v any) ([]byte, error) {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(v); err != nil {
+		return nil, fmt.Errorf("encode the answer: %w", err)
+	}
+	return bytes.TrimSuffix(text.Bytes(), []byte("\n")), nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-func TestDecodeRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
+func TestRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]ops.RejectOrder{
 		`{"sequence":12}`:       {Sequence: 12},
@@ -22,13 +22,13 @@ func TestDecodeRejectOrder_ReadsWhichAndWhatIsMended(t *testing.T) {
 			Sequence: 1<<64 - 1, Topic: "orders.remind",
 			Set: []wire.Header{{Name: "Tarry-Delay", Value: "20m"}, {Name: "X"}}, Drop: []string{"Tarry-Dealy"}},
 	} {
-		if got, err := ops.DecodeRejectOrder([]byte(text), "delayed"); err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := onNATS("rejects_requeue", text); err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
 }
 
-func TestDecodeRejectOrder_NamesWhatIsWrong(t *testing.T) {
+func TestRejectOrder_NamesWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	many := strings.TrimSuffix(strings.Repeat("1,", ops.MaxIDs+1), ",")
 	var set []string
@@ -36,22 +36,21 @@ func TestDecodeRejectOrder_NamesWhatIsWrong(t *testing.T) {
 		set = append(set, fmt.Sprintf(`"X%d":""`, i))
 	}
 	for text, want := range map[string][2]string{
-		``:                                        {ops.WordSequence, "sequence"},
-		`{"sequence":0}`:                          {ops.WordSequence, "sequence"},
-		`{"sequence":-1}`:                         {ops.WordSequence, "sequence"},
-		`{"sequence":1.5}`:                        {ops.WordSequence, "sequence"},
-		`{"sequence":"1"}`:                        {ops.WordSequence, "sequence"},
-		`{"sequences":[]}`:                        {ops.WordSequence, "sequence"},
-		`{"sequences":1}`:                         {"invalid_sequences", "sequences"},
-		`{"sequences":[0]}`:                       {"invalid_sequences", "sequences"},
-		`{"sequences":[` + many + `]}`:            {wire.WordTooLarge, "sequences"},
-		`{"sequence":1,"sequences":[2]}`:          {"invalid_sequences", "sequences"},
-		`{"sequence":1,"topic":"orders.>"}`:       {wire.WordTopic, "topic"},
-		`{"sequence":1,"topic":"delayed.orders"}`: {wire.WordTopic, "topic"},
-		`{"sequence":1,"set":[]}`:                 {"invalid_set", "set"},
-		`{"sequence":1,"set":{"a b":"1"}}`:        {wire.WordHeader, "set"},
-		`{"sequence":1,"set":{"A":null}}`:         {wire.WordHeader, "A"},
-		`{"sequence":1,"set":{"A":"\n"}}`:         {wire.WordHeader, "A"},
+		``:                                  {ops.WordSequence, "sequence"},
+		`{"sequence":0}`:                    {ops.WordSequence, "sequence"},
+		`{"sequence":-1}`:                   {ops.WordSequence, "sequence"},
+		`{"sequence":1.5}`:                  {ops.WordSequence, "sequence"},
+		`{"sequence":true}`:                 {ops.WordSequence, "sequence"},
+		`{"sequences":[]}`:                  {ops.WordSequence, "sequence"},
+		`{"sequences":1}`:                   {"invalid_sequences", "sequences"},
+		`{"sequences":[0]}`:                 {"invalid_sequences", "sequences"},
+		`{"sequences":[` + many + `]}`:      {wire.WordTooLarge, "sequences"},
+		`{"sequence":1,"sequences":[2]}`:    {"invalid_sequences", "sequences"},
+		`{"sequence":1,"topic":"orders.>"}`: {wire.WordTopic, "topic"},
+		`{"sequence":1,"set":[]}`:           {"invalid_set", "set"},
+		`{"sequence":1,"set":{"a b":"1"}}`:  {wire.WordHeader, "set"},
+		`{"sequence":1,"set":{"A":null}}`:   {wire.WordHeader, "A"},
+		`{"sequence":1,"set":{"A":"\n"}}`:   {wire.WordHeader, "A"},
 		`{"sequence":1,"set":{` + strings.Join(set, ",") + `}}`: {wire.WordTooLarge, "set"},
 		`{"sequence":1,"drop":"A"}`:                             {"invalid_drop", "drop"},
 		`{"sequence":1,"drop":[1]}`:                             {"invalid_drop", "drop"},
@@ -59,7 +58,7 @@ func TestDecodeRejectOrder_NamesWhatIsWrong(t *testing.T) {
 		`{"sequence":1,"sequence":2}`:                           {ops.WordRepeatedField, "sequence"},
 		`{"sequence":1`:                                         {ops.WordJSON, "request"},
 	} {
-		_, err := ops.DecodeRejectOrder([]byte(text), "delayed")
+		_, err := onNATS("rejects_requeue", text)
 		wantRefusal(t, err, want[0], want[1])
 	}
 }

@@ -221,20 +221,20 @@ func TestDecodeBatch_RefusesAsAWhole(t *testing.T) {
 	}
 }
 
-func TestDecodeRef_TellsAnEmptyKeyFromNone(t *testing.T) {
+func TestGet_TellsAnEmptyKeyFromNone(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]ops.Named{
-		`{"id":"a","key":""}`:                   {ID: "a", Keyed: true},
+		`{"id":"a","key":""}`:                   {ID: "a", Key: new("")},
 		`{"id":"a"}`:                            {ID: "a"},
-		`{"id":"a","topic":"mail.x","key":"k"}`: {ID: "a", Topic: "mail.x", Key: "k", Keyed: true},
+		`{"id":"a","topic":"mail.x","key":"k"}`: {ID: "a", Topic: "mail.x", Key: new("k")},
 		`{"topic":null,"id":"a"}`:               {ID: "a"},
 	} {
-		if got, err := ops.DecodeRef([]byte(text)); err != nil || got != want {
+		if got, err := onNATS("get", text); err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
 	for text, want := range map[string][2]string{
-		``:                            {ops.WordJSON, "request"},
+		``:                            {wire.WordID, "id"},
 		`{}`:                          {wire.WordID, "id"},
 		`{"id":7}`:                    {wire.WordID, "id"},
 		`{"id":"a","id":""}`:          {ops.WordRepeatedField, "id"},
@@ -245,7 +245,7 @@ func TestDecodeRef_TellsAnEmptyKeyFromNone(t *testing.T) {
 		`{"id":"a"`:                   {ops.WordJSON, "request"},
 		`"a"`:                         {ops.WordJSON, "request"},
 	} {
-		_, err := ops.DecodeRef([]byte(text))
+		_, err := onNATS("get", text)
 		wantRefusal(t, err, want[0], want[1])
 	}
 }

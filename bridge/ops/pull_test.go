@@ -51,18 +51,33 @@ func FuzzDecodePull(f *testing.F) {
 	f.Add([]byte(`{"receipts":["a"],"delay":"1m"}`), "nack", true)
 	f.Add([]byte(`{"topics":["a","b.c"],"max":2}`), "nack", true)
 	f.Fuzz(func(t *testing.T, data []byte, verb string, many bool) {
-		if p, err := ops.DecodePull(data); err == nil && (p.Max < 1 || p.Max > ops.MaxPull || p.MaxBytes < 1 ||
-			p.Lease != 0 && (p.Lease < wire.LeastLease || p.Lease > wire.MostLease) || p.Wait != 0 ||
-			p.Sending < 0 || p.Sending > ops.MaxSendings || (p.Sending > 0) != (p.Attempt != "")) {
+		sound := func(p *ops.Polling) bool {
+			return (p.Max == nil || *p.Max >= 1 && *p.Max <= ops.MaxPull) && (p.MaxBytes == nil || *p.MaxBytes >= 1) &&
+				(p.Lease == 0 || p.Lease >= wire.LeastLease && p.Lease <= wire.MostLease) && p.Wait <= ops.MaxWait &&
+				p.Sending >= 0 && p.Sending <= ops.MaxSendings && (p.Sending > 0) == (p.Attempt != "")
+		}
+		if p, err := inBody("POST /v1/topics/{topic}/pull", string(data)); err == nil && !sound(&p.(*ops.Pull).Polling) {
 			t.Fatalf("%q is read as %+v", data, p)
 		}
-		if p, err := ops.DecodePullAny(data); err == nil && (len(p.Topics) < 1 || len(p.Topics) > ops.MaxTopics ||
-			slices.ContainsFunc(p.Topics, func(s string) bool { return wire.CheckSubject(s) != nil })) {
-			t.Fatalf("%q is read as %+v", data, p)
+		if p, err := inBody("POST /v1/pull", string(data)); err == nil {
+			p := p.(*ops.PullAny)
+			if !sound(&p.Polling) || len(p.Topics) < 1 || len(p.Topics) > ops.MaxTopics ||
+				slices.ContainsFunc(p.Topics, func(s string) bool { return wire.CheckSubject(s) != nil }) {
+				t.Fatalf("%q is read as %+v", data, p)
+			}
 		}
-		if s, err := ops.DecodeSettlement(data, verb, many); err == nil && (len(s.Receipts) > ops.MaxPull ||
-			many != (len(s.Receipts) > 0) || s.Delay < 0) {
-			t.Fatalf("%q is read as %+v", data, s)
+		route := "POST /v1/leases/{receipt}/" + verb
+		if many {
+			route = "POST /v1/leases/" + verb
+		}
+		if !slices.Contains(ops.Verbs(), verb) {
+			return
+		}
+		if s, err := inBody(route, string(data)); err == nil {
+			s := s.(*ops.Settlement)
+			if len(s.Receipts) > ops.MaxPull || many == (s.Receipt != "") || s.Delay != nil && *s.Delay < 0 {
+				t.Fatalf("%q is read as %+v", data, s)
+			}
 		}
 	})
 }

@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"reflect"
 	"testing"
 	"time"
 
@@ -8,20 +9,21 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
+func TestRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 	t.Parallel()
+	no, yes := new(false), new(true)
 	for text, want := range map[string]ops.Restore{
-		"":                              {Overdue: true},
-		" \n":                           {Overdue: true},
-		"{}":                            {Overdue: true},
-		`{"overdue":null,"topic":null}`: {Overdue: true},
-		`{"overdue":false}`:             {},
-		`{"overdue":true,"topic":"a.b","dry_run":true,"rate":1000000}`: {Overdue: true, Topic: "a.b", DryRun: true,
+		"":                              {},
+		" \n":                           {},
+		"{}":                            {},
+		`{"overdue":null,"topic":null}`: {},
+		`{"overdue":false}`:             {Overdue: no},
+		`{"overdue":true,"topic":"a.b","dry_run":true,"rate":1000000}`: {Overdue: yes, Topic: "a.b", DryRun: true,
 			Rate: 1_000_000},
-		`{"rate":0,"dry_run":false}`: {Overdue: true},
-		`{"topic":"a.*.>"}`:          {Overdue: true, Topic: "a.*.>"},
+		`{"rate":0,"dry_run":false}`: {},
+		`{"topic":"a.*.>"}`:          {Topic: "a.*.>"},
 	} {
-		if got, err := ops.DecodeRestore([]byte(text)); err != nil || got != want {
+		if got, err := onNATS("restore", text); err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
@@ -40,39 +42,37 @@ func TestDecodeRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 		`null`:                              {ops.WordJSON, "request"},
 		`{"overdue":"x","rate":-1,"a":true`: {ops.WordJSON, "request"},
 	} {
-		_, err := ops.DecodeRestore([]byte(text))
+		_, err := onNATS("restore", text)
 		wantRefusal(t, err, want[0], want[1])
 	}
 }
 
-func TestDecodeVerifyAndRestoreOne_ReadTheirSwitches(t *testing.T) {
+func TestVerifyAndRestoreOne_ReadTheirSwitches(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]ops.Verify{"": {}, "{}": {}, `{"repair":false}`: {},
 		`{"repair":true}`: {Repair: true}, `{"revive":true,"repair":false}`: {Revive: true}} {
-		if got, err := ops.DecodeVerify([]byte(text)); err != nil || got != want {
+		if got, err := onNATS("verify", text); err != nil || *got.(*ops.Verify) != want {
 			t.Errorf("%s: got %v, %v", text, got, err)
 		}
 	}
-	_, err := ops.DecodeVerify([]byte(`{"repair":"true"}`))
+	_, err := onNATS("verify", `{"repair":"true"}`)
 	wantRefusal(t, err, "invalid_repair", "repair")
-	_, err = ops.DecodeVerify([]byte(`{"revive":1}`))
+	_, err = onNATS("verify", `{"revive":1}`)
 	wantRefusal(t, err, "invalid_revive", "revive")
-	asked, err := ops.DecodeVerify([]byte(`{"repair":true,"x":1}`))
-	if wantRefusal(t, err, ops.WordUnknownField, `"x"`); asked.Repair {
-		t.Error("a refused request repairs")
+	_, err = onNATS("verify", `{"repair":true,"x":1}`)
+	wantRefusal(t, err, ops.WordUnknownField, `"x"`)
+	if got, err := onNATS("restore_one", `{"id":"a","dry_run":true}`); err != nil || !got.(*ops.RestoreOne).DryRun {
+		t.Errorf("got %v, %v", got, err)
 	}
-	if dry, err := ops.DecodeRestoreOne([]byte(`{"dry_run":true}`)); err != nil || !dry {
-		t.Errorf("got %v, %v", dry, err)
-	}
-	_, err = ops.DecodeRestoreOne([]byte(`{"dry_run":1}`))
+	_, err = onNATS("restore_one", `{"id":"a","dry_run":1}`)
 	wantRefusal(t, err, ops.WordDryRun, "dry_run")
 }
 
-func TestDecodeRedeliver_NeedsSince(t *testing.T) {
+func TestRedeliver_NeedsSince(t *testing.T) {
 	t.Parallel()
 	now := time.UnixMilli(1896076800000).UTC()
-	if got, err := ops.DecodeRedeliver([]byte(`{"since":"1h","topic":"orders.>"}`)); err != nil ||
-		got.Topic != "orders.>" {
+	if got, err := onNATS("redeliver", `{"since":"1h","topic":"orders.>"}`); err != nil ||
+		got.(*ops.Redeliver).Topic != "orders.>" {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	for text, want := range map[string]time.Time{
@@ -83,13 +83,13 @@ func TestDecodeRedeliver_NeedsSince(t *testing.T) {
 		`{"since":"1896076800000"}`:        now,
 		`{"since":"2030-01-31T08:00:00Z"}`: now,
 	} {
-		if got, err := ops.DecodeRedeliver([]byte(text)); err != nil || !got.Since.Ago(now).Equal(want) {
+		if got, err := onNATS("redeliver", text); err != nil || !got.(*ops.Redeliver).Since.Ago(now).Equal(want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
 	for _, text := range []string{"", "{}", `{"since":null}`, `{"since":""}`, `{"since":"x"}`, `{"since":"-1h"}`,
 		`{"since":-5}`, `{"since":1e12}`, `{"since":5}`, `{"since":[]}`} {
-		_, err := ops.DecodeRedeliver([]byte(text))
+		_, err := onNATS("redeliver", text)
 		wantRefusal(t, err, ops.WordSince, "since")
 	}
 }

@@ -1,4 +1,4 @@
-package api
+package ops
 
 import (
 	"cmp"
@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/tarry-mq/tarry/bridge/ops"
-	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
@@ -25,35 +23,38 @@ const (
 	whyShown = 100
 )
 
-// whyList answers where the messages of an id, a topic or a key are, and why, and how far it looked. A place that does
+// WhyAsked asks where the messages of an id, a topic or a key are.
+type WhyAsked struct {
+	ID    string `json:"id" as:"given id"`
+	Topic string `json:"topic" as:"one topic"`
+	Key   string `json:"key" as:"given key"`
+}
+
+func (in *WhyAsked) check() error {
+	if in.ID+in.Topic+in.Key == "" {
+		return Refuse(http.StatusBadRequest, WordQuery, "one of id, topic and key is needed")
+	}
+	return nil
+}
+
+// why answers where the messages of an id, a topic or a key are, and why, and how far it looked. A place that does
 // not answer does not keep the others from being told.
-func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
-	q := ops.WhyQuery{Prefix: s.cfg.Prefix, Most: whyMost, See: sight(r)}
-	values, err := query(r, "id", "topic", "key")
-	p := params{values, err}
-	p.read("id", func(text string) error { q.ID = text; return wire.CheckID(text) })
-	p.read("topic", func(text string) error { q.Topic = text; return wire.CheckOneTopic(text) })
-	p.read("key", func(text string) error { q.Key = text; return wire.CheckKey(text) })
-	if p.err == nil && q.ID+q.Topic+q.Key == "" {
-		p.err = refusal(http.StatusBadRequest, WordQuery, "one of id, topic and key is needed")
-	}
-	if p.err != nil {
-		return p.err
-	}
-	ctx, stop := context.WithTimeout(r.Context(), min(whyTime, s.cfg.Timeout))
+func (o *Ops) why(ctx context.Context, by *Caller, in *WhyAsked) (*WhyList, error) {
+	q := WhyQuery{Prefix: o.Prefix, Most: whyMost, See: by.sight(), ID: in.ID, Topic: in.Topic, Key: in.Key}
+	ctx, stop := context.WithTimeout(ctx, whyTime)
 	defer stop()
 	select { // it makes many calls, so few are answered at a time
-	case s.whys <- struct{}{}:
-		defer func() { <-s.whys }()
+	case o.whys <- struct{}{}:
+		defer func() { <-o.whys }()
 	case <-ctx.Done():
 	}
 	// All places are asked at once: one that does not answer leaves the others their time.
 	var (
-		store, journal, rejects ops.WhyPlace
+		store, journal, rejects WhyPlace
 		found                   []message.Info
 		rows                    []record.Record
-		refused, pushes         []ops.WhyPush
-		looked                  []ops.WhyPlace
+		refused, pushes         []WhyPush
+		looked                  []WhyPlace
 		asked                   sync.WaitGroup
 		broken                  atomic.Pointer[any]
 	)
@@ -67,31 +68,31 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 			do()
 		})
 	}
-	ask(func() { found, store = s.whyStore(ctx, &q, viewer(r)) })
-	if s.cfg.Journal != nil {
-		ask(func() { rows, journal = s.whyJournal(ctx, &q) })
+	ask(func() { found, store = o.whyStore(ctx, &q, by.Viewer()) })
+	if o.Journal != nil {
+		ask(func() { rows, journal = o.whyJournal(ctx, &q) })
 	}
-	if s.cfg.Rejects != nil {
-		ask(func() { refused, rejects = s.whyRejects(ctx, &q) })
+	if o.Rejects != nil {
+		ask(func() { refused, rejects = o.whyRejects(ctx, &q) })
 	}
-	if s.cfg.Intake != nil {
-		ask(func() { pushes, looked = s.cfg.Intake.Look(ctx, q) })
+	if o.Intake != nil {
+		ask(func() { pushes, looked = o.Intake.Look(ctx, q) })
 	}
 	asked.Wait()
 	if p := broken.Load(); p != nil {
 		panic(*p)
 	}
-	a := ops.WhyList{Messages: []ops.Info{}, Pushes: append(refused, pushes...)}
+	a := &WhyList{Messages: []Info{}, Pushes: append(refused, pushes...)}
 	known := map[message.UID]bool{}
-	for _, i := range append(found, s.whyRows(ctx, found, rows)...) {
+	for _, i := range append(found, o.whyRows(ctx, found, rows)...) {
 		if !known[i.UID] && (q.See == nil || q.See(i.Topic)) {
 			known[i.UID] = true
-			one := ops.InfoOf(&i)
+			one := InfoOf(&i)
 			one.Headers, one.Body, one.BodyBase64 = nil, nil, nil
 			a.Messages = append(a.Messages, one)
 		}
 	}
-	for _, p := range append([]ops.WhyPlace{store, journal, rejects}, looked...) {
+	for _, p := range append([]WhyPlace{store, journal, rejects}, looked...) {
 		if p.Place != "" {
 			// The place says what does not answer.
 			p.Error = strings.TrimPrefix(p.Error, scheduler.ErrUnavailable.Error()+": ")
@@ -103,21 +104,21 @@ func (s *Server) whyList(w http.ResponseWriter, r *http.Request) error {
 			a.Looked = append(a.Looked, p)
 		}
 	}
-	return s.respondValue(w, http.StatusOK, a)
+	return a, nil
 }
 
 // whyStore returns the messages that the store has and the viewer may see.
-func (s *Server) whyStore(ctx context.Context, q *ops.WhyQuery, by *scheduler.Viewer) (found []message.Info,
-	p ops.WhyPlace) {
-	p = ops.WhyPlace{Place: "store", Read: 1, Whole: true}
+func (o *Ops) whyStore(ctx context.Context, q *WhyQuery, by *scheduler.Viewer) (found []message.Info,
+	p WhyPlace) {
+	p = WhyPlace{Place: "store", Read: 1, Whole: true}
 	var uids []message.UID
 	var err error
 	if q.ID == "" {
-		uids, p.Read, p.Whole, err = s.cfg.Service.Held(ctx, q.Topic, q.Key, whyShown, whyMost)
-	} else if ref, bad := ops.Ref(ops.Named{ID: q.ID, Topic: q.Topic, Key: q.Key, Keyed: q.Key != ""}); bad == nil {
+		uids, p.Read, p.Whole, err = o.Service.Held(ctx, q.Topic, q.Key, whyShown, whyMost)
+	} else if ref, bad := Ref(Named{ID: q.ID, Topic: q.Topic, Key: keyOf(q.Key)}); bad == nil {
 		ref.Viewer = by
 		var info message.Info
-		info, err = s.cfg.Service.Get(ctx, ref)
+		info, err = o.Service.Get(ctx, ref)
 		if several := (*scheduler.AmbiguousError)(nil); errors.As(err, &several) {
 			for i := range several.Candidates {
 				uids = append(uids, several.Candidates[i].UID)
@@ -128,7 +129,7 @@ func (s *Server) whyStore(ctx context.Context, q *ops.WhyQuery, by *scheduler.Vi
 		}
 	}
 	for _, uid := range uids {
-		info, failed := s.cfg.Service.Get(ctx, scheduler.Ref{UID: uid, Viewer: by})
+		info, failed := o.Service.Get(ctx, scheduler.Ref{UID: uid, Viewer: by})
 		if failed == nil {
 			found = append(found, info)
 		} else if err == nil && !errors.Is(failed, scheduler.ErrUnknownID) { // else it has ended meanwhile
@@ -136,14 +137,14 @@ func (s *Server) whyStore(ctx context.Context, q *ops.WhyQuery, by *scheduler.Vi
 		}
 	}
 	if err != nil && !errors.Is(err, scheduler.ErrUnknownID) && !errors.Is(err, scheduler.ErrRejected) {
-		p.Whole, p.Error = false, ops.ProblemOf(err).Detail
+		p.Whole, p.Error = false, ProblemOf(err).Detail
 	}
 	return found, p
 }
 
 // whyJournal returns the rows that the journal has.
-func (s *Server) whyJournal(ctx context.Context, q *ops.WhyQuery) (records []record.Record, p ops.WhyPlace) {
-	p = ops.WhyPlace{Place: "journal"}
+func (o *Ops) whyJournal(ctx context.Context, q *WhyQuery) (records []record.Record, p WhyPlace) {
+	p = WhyPlace{Place: "journal"}
 	list := record.RecordQuery{ID: q.ID, Topic: q.Topic, Key: q.Key, Limit: whyShown, Latest: true}
 	if message.IsUID(q.ID) {
 		list.ID = ""
@@ -151,19 +152,19 @@ func (s *Server) whyJournal(ctx context.Context, q *ops.WhyQuery) (records []rec
 	if q.ID+q.Key == "" {
 		list.States = []message.State{message.StateWaiting, message.StateDead}
 	}
-	records, err := s.cfg.Journal.List(ctx, list)
+	records, err := o.Journal.List(ctx, list)
 	if message.IsUID(q.ID) {
 		records = nil // the store asked the journal for it
 	}
 	if p.Read, p.Whole = len(records), err == nil && len(records) < whyShown; err != nil {
-		p.Error = ops.ProblemOf(err).Detail
+		p.Error = ProblemOf(err).Detail
 	}
 	return records, p
 }
 
 // whyRows returns the messages that the journal has beyond those found: ended ones of an id or a key, and live ones
 // that the store lacks, or of which it says nothing.
-func (s *Server) whyRows(ctx context.Context, found []message.Info, rows []record.Record) (more []message.Info) {
+func (o *Ops) whyRows(ctx context.Context, found []message.Info, rows []record.Record) (more []message.Info) {
 	for i := range rows {
 		info := rows[i].Info
 		if slices.ContainsFunc(found, func(f message.Info) bool { return f.UID == info.UID }) {
@@ -171,7 +172,7 @@ func (s *Server) whyRows(ctx context.Context, found []message.Info, rows []recor
 		}
 		if info.State.Ended() {
 			info.Why = info.WhyEnded()
-		} else if now, err := s.cfg.Service.Get(ctx, scheduler.Ref{UID: info.UID}); err == nil {
+		} else if now, err := o.Service.Get(ctx, scheduler.Ref{UID: info.UID}); err == nil {
 			info = now
 		} else if errors.Is(err, scheduler.ErrUnknownID) {
 			info.Why = message.Why{Word: message.WhyMissing,
@@ -186,18 +187,26 @@ func (s *Server) whyRows(ctx context.Context, found []message.Info, rows []recor
 }
 
 // whyRejects returns the pushes that were refused although NATS had acknowledged them.
-func (s *Server) whyRejects(ctx context.Context, q *ops.WhyQuery) (pushes []ops.WhyPush, p ops.WhyPlace) {
-	rejects, next, err := s.cfg.Rejects.List(ctx, ops.RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown,
+func (o *Ops) whyRejects(ctx context.Context, q *WhyQuery) (pushes []WhyPush, p WhyPlace) {
+	rejects, next, err := o.Rejects.List(ctx, RejectQuery{ID: q.ID, Topic: q.Topic, Limit: whyShown,
 		See: q.See})
-	p = ops.WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
-	if err != nil && !errors.Is(err, ops.ErrNoRejects) {
-		p.Error = ops.ProblemOf(err).Detail
+	p = WhyPlace{Place: "rejects", Read: len(rejects), Whole: err == nil && next == 0}
+	if err != nil && !errors.Is(err, ErrNoRejects) {
+		p.Error = ProblemOf(err).Detail
 	}
 	for i := range rejects {
 		if one := &rejects[i]; q.Key == "" || q.Key == one.Key {
-			pushes = append(pushes, ops.WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
-				Why: &ops.Why{Word: string(message.WhyRejected), Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
+			pushes = append(pushes, WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
+				Why: &Why{Word: string(message.WhyRejected), Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
 		}
 	}
 	return pushes, p
+}
+
+// keyOf returns a key that is asked for, or nil for any.
+func keyOf(key string) *string {
+	if key == "" {
+		return nil
+	}
+	return &key
 }

@@ -4,34 +4,17 @@ import (
 	"bytes"
 	"encoding/base64"
 	"fmt"
+	"reflect"
+	"slices"
 	"strconv"
-	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// A request is a list of fields: each has a name and a function that reads its value. Only a push has a reader of its
-// own, for speed. This reader refuses input that encoding/json would let pass, naming the field and a stable word: an
-// unknown or repeated field, a name in another case, bytes that are not UTF-8, a number that is not exact.
-
-// field is one field of a request.
-type field struct {
-	name string
-	read func(f *fields)
-}
-
-// decode reads one object with these fields, or an empty body, into v and then checks the whole.
-func decode[T any](data []byte, what string, all func(v *T) []field, check func(v *T) error) (v T, err error) {
-	if err = decodeFields(data, what, all(&v)); err == nil {
-		err = check(&v)
-	}
-	if err != nil {
-		v = *new(T)
-	}
-	return v, err
-}
-
-func decodeFields(data []byte, what string, all []field) error {
+// decodeInto reads one object with these fields, or an empty body, into an In. The reader refuses input that
+// encoding/json would let pass, naming the field and a stable word: an unknown or repeated field, a name in another
+// case, bytes that are not UTF-8, a number that is not exact.
+func decodeInto(in reflect.Value, data []byte, what string, all []field) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
 	}
@@ -43,7 +26,7 @@ func decodeFields(data []byte, what string, all []field) error {
 	f := fields{s: &s}
 	s.object(func(name []byte) {
 		if i, ok := f.known(name, names, "is not a field of "+what); ok {
-			all[i].read(&f)
+			all[i].set(in, all[i].json(&f))
 		}
 	})
 	if s.end(); s.bad != nil {
@@ -107,24 +90,6 @@ func (f *fields) string() (string, bool) {
 	return string(v), f.s.bad == nil
 }
 
-// checked reads a string that must pass check.
-func (f *fields) checked(check func(string) error) string {
-	v, ok := f.string()
-	if ok {
-		f.refuse(check(v))
-	}
-	return v
-}
-
-// key reads a key to compare with a message's own, which may be empty.
-func (f *fields) key() (string, bool) {
-	key, ok := f.string()
-	if ok && key != "" {
-		f.refuse(wire.CheckKey(key))
-	}
-	return key, ok
-}
-
 // number reads a number as text.
 func (f *fields) number() (string, bool) {
 	if c := f.s.next(); c != '-' && !wire.IsDigit(c) {
@@ -165,22 +130,6 @@ func (f *fields) delay() (text string, ok bool) {
 	return text + "ms", ok
 }
 
-// delayed returns the fields of a delay.
-func delayed(set func(time.Duration)) []field {
-	read := func(f *fields) { set(parsed(f, f.delay, wire.ParseDelay)) }
-	return []field{{wire.FieldDelay, read}, {fieldDelayMS, read}}
-}
-
-// parsed reads a value as text and parses it with read.
-func parsed[T any](f *fields, read func() (string, bool), parse func(text string) (T, error)) (v T) {
-	if text, ok := read(); ok {
-		var err error
-		v, err = parse(text)
-		f.refuse(err)
-	}
-	return v
-}
-
 // bool reads true or false.
 func (f *fields) bool() bool {
 	c := f.s.next()
@@ -192,9 +141,6 @@ func (f *fields) bool() bool {
 	f.s.word()
 	return c == 't'
 }
-
-// count reads a whole number from 0 to limit.
-func (f *fields) count(limit int) int { return f.whole(0, limit) }
 
 // whole reads a whole number from least to most.
 func (f *fields) whole(least, most int) int {
@@ -250,15 +196,6 @@ func (f *fields) list(limit int, element func()) {
 		}
 		element()
 	})
-}
-
-// content returns the fields with which an edit or a requeue replaces a message's content.
-func content(headers *[]wire.Header, hasHeaders *bool, body *[]byte, hasBody *bool) []field {
-	readBody := func(f *fields) { *body, *hasBody = f.body(), true }
-	return []field{
-		{wire.FieldBody, readBody}, {fieldBase64, readBody}, {fieldJSON, readBody},
-		{wire.FieldHeaders, func(f *fields) { *headers, *hasHeaders = f.headers(), true }},
-	}
 }
 
 // body reads a body in one of its forms: text, base64, or any JSON value. A JSON value becomes the body exactly as it
@@ -363,4 +300,105 @@ func (f *fields) headers() []wire.Header {
 	list, err := l.Finish()
 	f.refuse(err)
 	return list
+}
+
+// ids reads a list of names.
+func (f *fields) ids() []string {
+	list := []string{}
+	f.list(MaxIDs, func() {
+		if f.s.next() != '"' {
+			f.s.skip(2)
+			f.invalid("hold what is not a string")
+			return
+		}
+		id, ok := f.string()
+		if ok && id == "" {
+			f.invalid("hold an empty string")
+		}
+		list = append(list, id)
+	})
+	return list
+}
+
+// replaced reads the headers that replace others; each value is a string.
+func (f *fields) replaced() (set []wire.Header) {
+	if f.s.next() != '{' {
+		f.s.skip(1)
+		f.invalid("is not an object of strings")
+		return nil
+	}
+	f.s.object(func(raw []byte) {
+		name := string(raw)
+		switch {
+		case !wire.IsHeaderName(name):
+			f.refuse(&wire.Error{Word: wire.WordHeader, Field: FieldSet,
+				Detail: "contains the name " + wire.Quote(name) + ", which no header can have"})
+		case len(set) >= maxChanges:
+			f.refuse(&wire.Error{Word: wire.WordTooLarge, Field: FieldSet,
+				Detail: fmt.Sprintf("has more than %d headers", maxChanges)})
+		}
+		if f.s.next() != '"' {
+			f.s.skip(2)
+			f.refuse(&wire.Error{Word: wire.WordHeader, Field: wire.QuoteName(name),
+				Detail: "is not a string; to leave a header out name it in " + FieldDrop})
+			return
+		}
+		text, _ := f.s.text()
+		value := string(text)
+		if p := wire.ValueProblem(value); p != "" {
+			f.refuse(&wire.Error{Word: wire.WordHeader, Field: wire.QuoteName(name), Detail: p})
+		}
+		if f.bad == nil {
+			set = append(set, wire.Header{Name: name, Value: value})
+		}
+	})
+	return set
+}
+
+// texts reads a list of at most so many strings.
+func (f *fields) texts(most int) (list []string) {
+	f.list(most, func() {
+		if text, ok := f.string(); ok {
+			list = append(list, text)
+		}
+	})
+	return list
+}
+
+// topics reads the topics of a pull.
+func (f *fields) topics() (list []string) {
+	f.list(MaxTopics, func() {
+		topic, ok := f.string()
+		switch err := wire.CheckOneTopic(topic); {
+		case ok && err != nil:
+			f.refuse(err)
+		case slices.Contains(list, topic):
+			f.invalid("have " + wire.Quote(topic) + " twice")
+		}
+		list = append(list, topic)
+	})
+	return list
+}
+
+// sequences reads the sequences of rejects.
+func (f *fields) sequences() []uint64 {
+	list := []uint64{}
+	f.list(MaxIDs, func() {
+		if text, ok := f.number(); ok {
+			n, err := parseSequence(f.name, text)
+			f.refuse(err)
+			list = append(list, n)
+		}
+	})
+	return list
+}
+
+// version reads the version that a message must have.
+func (f *fields) version() (v uint64) {
+	if text, ok := f.number(); ok {
+		if v, ok = version(text); !ok {
+			f.invalid("is not a whole number from 1 up")
+		}
+	}
+	return v
 }

@@ -1,6 +1,7 @@
 package ops_test
 
 import (
+	"cmp"
 	"fmt"
 	"reflect"
 	"strings"
@@ -9,43 +10,75 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 var at2030 = time.Date(2030, 1, 31, 8, 0, 0, 0, time.UTC)
 
-func TestDecodeEdit_ReadsEveryField(t *testing.T) {
+// table has the operations by their names, and those without a name by their routes.
+func table() map[string]*ops.Operation {
+	o := ops.New(ops.Config{Journal: struct{ ops.Journal }{}, Rejects: struct{ ops.Rejects }{}})
+	all := map[string]*ops.Operation{}
+	for _, op := range o.Table() {
+		all[cmp.Or(op.Name, op.Route)] = op
+	}
+	return all
+}
+
+// onNATS reads a request of an operation that is one JSON object.
+func onNATS(name, text string) (any, error) { return table()[name].DecodeJSON([]byte(text)) }
+
+// inBody reads a request about the message a, over HTTP, with a body alone.
+func inBody(name, text string) (any, error) {
+	return table()[name].Decode(&ops.Source{Path: func(string) string { return "a" },
+		Header: func(string) []string { return nil }, Body: func() ([]byte, error) { return []byte(text), nil }})
+}
+
+func TestReschedule_ReadsEveryField(t *testing.T) {
 	t.Parallel()
-	for text, want := range map[string]ops.Edit{
-		`{"delay":"20m"}`:              {Delay: 20 * time.Minute, HasDelay: true},
-		`{"delay":0}`:                  {HasDelay: true},
-		`{"at":1896076800000}`:         {At: at2030, HasAt: true},
-		`{"shift":"-10m"}`:             {Shift: -10 * time.Minute, HasShift: true},
-		`{"shift":"+10m"}`:             {Shift: 10 * time.Minute, HasShift: true},
-		`{"shift":"-1500ms"}`:          {Shift: -1500 * time.Millisecond, HasShift: true},
-		`{"priority":0,"delay":null}`:  {HasPriority: true},
-		`{"body":""}`:                  {Body: []byte{}, HasBody: true},
-		`{"body_base64":"AP8="}`:       {Body: []byte{0, 255}, HasBody: true},
-		`{"body_json":[1, {"a":"ä"}]}`: {Body: []byte(`[1, {"a":"ä"}]`), HasBody: true},
-		`{"body_json": null}`:          {Body: []byte("null"), HasBody: true},
-		`{"headers":{}}`:               {HasHeaders: true},
-		`{"headers":{"b":"1","A":[]}}`: {HasHeaders: true, Headers: []wire.Header{{Name: "b", Value: "1"}}},
+	zero := time.Duration(0)
+	for text, want := range map[string]scheduler.Edit{
+		`{"delay":"20m"}`:              {Delay: new(20 * time.Minute)},
+		`{"delay":0}`:                  {Delay: &zero},
+		`{"delay_ms":1500}`:            {Delay: new(1500 * time.Millisecond)},
+		`{"at":1896076800000}`:         {At: new(message.CeilMilli(at2030))},
+		`{"shift":"-10m"}`:             {Shift: new(-10 * time.Minute)},
+		`{"shift":"+10m"}`:             {Shift: new(10 * time.Minute)},
+		`{"shift":"-1500ms"}`:          {Shift: new(-1500 * time.Millisecond)},
+		`{"priority":0,"delay":null}`:  {Priority: new(uint8(0))},
+		`{"body":""}`:                  {Body: []byte{}},
+		`{"body_base64":"AP8="}`:       {Body: []byte{0, 255}},
+		`{"body_json":[1, {"a":"ä"}]}`: {Body: []byte(`[1, {"a":"ä"}]`)},
+		`{"body_json": null}`:          {Body: []byte("null")},
+		`{"headers":{}}`:               {Headers: []message.Header{}},
+		`{"headers":{"b":"1","A":[]}}`: {Headers: []message.Header{{Name: "b", Value: "1"}}},
 	} {
-		got, err := ops.DecodeEdit([]byte(text))
-		if err != nil || !reflect.DeepEqual(got, want) {
+		got, err := inBody("reschedule", text)
+		if err != nil || !reflect.DeepEqual(got, &ops.Reschedule{Named: ops.Named{ID: "a"}, Edit: want}) {
 			t.Errorf("%s: got %+v, %v\nwant %+v", text, got, err, want)
 		}
 	}
-	named, got, err := ops.DecodeReschedule(
-		[]byte(`{"id":"a","key":"","version":3,"shift":"1s","priority":9,"body":"x","headers":{"a":"b"}}`))
-	want := ops.Edit{Shift: time.Second, HasShift: true, Priority: 9, HasPriority: true, Body: []byte("x"),
-		HasBody: true, HasHeaders: true,
-		Headers: []wire.Header{{Name: "a", Value: "b"}}, Version: 3}
-	if err != nil || named != (ops.Named{ID: "a", Keyed: true}) || !reflect.DeepEqual(got, want) {
-		t.Errorf("got %+v %+v, %v", named, got, err)
+	got, err := onNATS("reschedule",
+		`{"id":"a","key":"","version":3,"shift":"1s","priority":9,"body":"x","headers":{"a":"b"}}`)
+	want := &ops.Reschedule{Named: ops.Named{ID: "a", Key: new("")}, Version: 3,
+		Edit: scheduler.Edit{Shift: new(time.Second), Priority: new(uint8(9)), Body: []byte("x"),
+			Headers: []message.Header{{Name: "a", Value: "b"}}}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	got, err = table()["reschedule"].Decode(&ops.Source{Path: func(string) string { return "a" },
+		Query:  map[string][]string{"topic": {"b"}, "key": {"k"}},
+		Header: func(name string) []string { return map[string][]string{"If-Match": {`"7"`}}[name] },
+		Body:   func() ([]byte, error) { return []byte(`{"delay":"1s"}`), nil }})
+	want = &ops.Reschedule{Named: ops.Named{ID: "a", Topic: "b", Key: new("k")}, Version: 7,
+		Edit: scheduler.Edit{Delay: new(time.Second)}}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestDecodeEdit_RefusesByFieldAndWord(t *testing.T) {
+func TestReschedule_RefusesByFieldAndWord(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ json, word, field string }{
 		{``, ops.WordNoChange, "reschedule"},
@@ -72,7 +105,7 @@ func TestDecodeEdit_RefusesByFieldAndWord(t *testing.T) {
 		{`[]`, ops.WordJSON, "request"},
 		{`{"delay":1`, ops.WordJSON, "request"},
 	} {
-		_, err := ops.DecodeEdit([]byte(c.json))
+		_, err := inBody("reschedule", c.json)
 		t.Run(c.json, func(t *testing.T) { wantRefusal(t, err, c.word, c.field) })
 	}
 	for _, c := range []struct{ json, word, field string }{
@@ -83,7 +116,7 @@ func TestDecodeEdit_RefusesByFieldAndWord(t *testing.T) {
 		{`{"id":"a","version":"1","delay":"1ms"}`, ops.WordBadVersion, "version"},
 		{`{"id":7,"delay":"1ms"}`, wire.WordID, "id"},
 	} {
-		_, _, err := ops.DecodeReschedule([]byte(c.json))
+		_, err := onNATS("reschedule", c.json)
 		t.Run(c.json, func(t *testing.T) { wantRefusal(t, err, c.word, c.field) })
 	}
 }
@@ -103,21 +136,21 @@ func TestParseIfMatch_TakesAVersionOrAny(t *testing.T) {
 	}
 }
 
-func TestDecodeSelection_NeedsABoundOrAll(t *testing.T) {
+func TestSelection_NeedsABoundOrAll(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]ops.Selection{
 		`{"topic":"orders.>"}`:                   {Topic: "orders.>"},
 		`{"topic":"orders.*.eu","dry_run":true}`: {Topic: "orders.*.eu", DryRun: true},
-		`{"key":""}`:                             {HasKey: true},
-		`{"key":"customer 9"}`:                   {Key: "customer 9", HasKey: true},
-		`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`: {From: ops.When{Span: time.Hour, Relative: true},
-			HasFrom: true, To: ops.When{At: at2030}, HasTo: true},
-		`{"due_to":1896076800000}`: {To: ops.When{At: at2030}, HasTo: true},
+		`{"key":""}`:                             {Key: new("")},
+		`{"key":"customer 9"}`:                   {Key: new("customer 9")},
+		`{"due_from":"1h","due_to":"2030-01-31T08:00:00Z"}`: {DueFrom: &ops.When{Span: time.Hour, Relative: true},
+			DueTo: &ops.When{At: at2030}},
+		`{"due_to":1896076800000}`: {DueTo: &ops.When{At: at2030}},
 		`{"all":true}`:             {All: true},
 		`{"all":false,"topic":">","key":null,"dry_run":null}`: {Topic: ">"},
 	} {
-		got, err := ops.DecodeSelection([]byte(text))
-		if err != nil || !reflect.DeepEqual(got, want) {
+		got, err := onNATS("cancel_many", text)
+		if err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
 		}
 	}
@@ -140,17 +173,17 @@ func TestDecodeSelection_NeedsABoundOrAll(t *testing.T) {
 		{`{"topic":"a","dry_run":1}`, ops.WordDryRun, "dry_run"},
 		{`{"topic":"a","state":"dead"}`, ops.WordUnknownField, `"state"`},
 	} {
-		_, err := ops.DecodeSelection([]byte(c.json))
+		_, err := onNATS("cancel_many", c.json)
 		t.Run(c.json, func(t *testing.T) { wantRefusal(t, err, c.word, c.field) })
 	}
 }
 
-func TestDecodeRescheduleMany_NeedsOneOfDelayAtAndShift(t *testing.T) {
+func TestRescheduleMany_NeedsOneOfDelayAtAndShift(t *testing.T) {
 	t.Parallel()
-	sel, edit, err := ops.DecodeRescheduleMany([]byte(`{"topic":"a.>","shift":"-1h","dry_run":true}`))
-	if err != nil || !reflect.DeepEqual(sel, ops.Selection{Topic: "a.>", DryRun: true}) ||
-		!reflect.DeepEqual(edit, ops.Edit{Shift: -time.Hour, HasShift: true}) {
-		t.Errorf("got %+v %+v, %v", sel, edit, err)
+	got, err := onNATS("reschedule_many", `{"topic":"a.>","shift":"-1h","dry_run":true}`)
+	want := &ops.RescheduleMany{Selection: ops.Selection{Topic: "a.>", DryRun: true}, Shift: new(-time.Hour)}
+	if err != nil || !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v, %v", got, err)
 	}
 	for _, c := range []struct{ json, word, field string }{
 		{`{"topic":"a"}`, ops.WordNoChange, "reschedule"},
@@ -159,41 +192,38 @@ func TestDecodeRescheduleMany_NeedsOneOfDelayAtAndShift(t *testing.T) {
 		{`{"topic":"a","delay":"1ms","priority":3}`, ops.WordUnknownField, `"priority"`},
 		{`{"topic":"a","delay":"x"}`, wire.WordDelay, "delay"},
 	} {
-		_, _, err := ops.DecodeRescheduleMany([]byte(c.json))
+		_, err := onNATS("reschedule_many", c.json)
 		t.Run(c.json, func(t *testing.T) { wantRefusal(t, err, c.word, c.field) })
 	}
 }
 
-func TestDecodeDeadOrder_NamesOrPicks(t *testing.T) {
+func TestRequeue_NamesOrPicks(t *testing.T) {
 	t.Parallel()
-	hour := ops.When{Span: time.Hour, Relative: true}
-	for text, want := range map[string]ops.DeadOrder{
-		`{"id":"a"}`:                  {One: ops.Named{ID: "a"}},
-		`{"id":"a","topic":"mail.x"}`: {One: ops.Named{ID: "a", Topic: "mail.x"}},
+	hour := &ops.When{Span: time.Hour, Relative: true}
+	for text, want := range map[string]ops.Requeue{
+		`{"id":"a"}`:                  {DeadOrder: ops.DeadOrder{ID: new("a")}},
+		`{"id":"a","topic":"mail.x"}`: {DeadOrder: ops.DeadOrder{ID: new("a"), Topic: "mail.x"}},
 		`{"id":"a","key":"k","delay":"1m","body":"x","headers":{"a":"b"}}`: {
-			One: ops.Named{ID: "a", Key: "k", Keyed: true}, Delay: time.Minute,
-			Body: []byte("x"), HasBody: true, HasHeaders: true, Headers: []wire.Header{{Name: "a", Value: "b"}}},
-		`{"ids":["a","b"],"delay":"5ms"}`: {IDs: []string{"a", "b"}, Delay: 5 * time.Millisecond},
-		`{"topic":"a.>","dry_run":true}`:  {Topic: "a.>", DryRun: true},
-		`{"from":"2h","to":"1h"}`: {From: ops.When{Span: 2 * time.Hour, Relative: true}, To: hour,
-			HasFrom: true, HasTo: true},
-		`{"older":"1d"}`:                              {Older: 24 * time.Hour, HasOlder: true},
-		`{"older":0}`:                                 {HasOlder: true},
-		`{"all":true,"delay":"0"}`:                    {All: true},
-		`{"from":"1h","to":1896076800000}`:            {From: hour, To: ops.When{At: at2030}, HasFrom: true, HasTo: true},
-		`{"topic":"a","older":"60000ms","from":null}`: {Topic: "a", Older: time.Minute, HasOlder: true},
+			DeadOrder: ops.DeadOrder{ID: new("a"), Key: new("k")}, Requeue: scheduler.Requeue{Delay: time.Minute,
+				Body: []byte("x"), Headers: []message.Header{{Name: "a", Value: "b"}}}},
+		`{"ids":["a","b"],"delay":"5ms"}`: {DeadOrder: ops.DeadOrder{IDs: []string{"a", "b"}},
+			Requeue: scheduler.Requeue{Delay: 5 * time.Millisecond}},
+		`{"topic":"a.>","dry_run":true}`: {DeadOrder: ops.DeadOrder{Topic: "a.>", DryRun: true}},
+		`{"from":"2h","to":"1h"}`: {DeadOrder: ops.DeadOrder{
+			From: &ops.When{Span: 2 * time.Hour, Relative: true}, To: hour}},
+		`{"older":"1d"}`:                              {DeadOrder: ops.DeadOrder{Older: new(24 * time.Hour)}},
+		`{"older":0}`:                                 {DeadOrder: ops.DeadOrder{Older: new(time.Duration(0))}},
+		`{"all":true,"delay":"0"}`:                    {DeadOrder: ops.DeadOrder{All: true}},
+		`{"from":"1h","to":1896076800000}`:            {DeadOrder: ops.DeadOrder{From: hour, To: &ops.When{At: at2030}}},
+		`{"topic":"a","older":"60000ms","from":null}`: {DeadOrder: ops.DeadOrder{Topic: "a", Older: new(time.Minute)}},
 	} {
-		got, err := ops.DecodeDeadOrder([]byte(text))
-		if err != nil || !reflect.DeepEqual(got, want) {
+		if got, err := onNATS("dead_requeue", text); err != nil || !reflect.DeepEqual(got, &want) {
 			t.Errorf("%s: got %+v, %v", text, got, err)
-		}
-		if got.Selects() != (got.One.ID == "" && got.IDs == nil) {
-			t.Errorf("%s: selects %v", text, got.Selects())
 		}
 	}
 	many := `{"ids":["a"` + strings.Repeat(`,"a"`, ops.MaxIDs-1)
-	if o, err := ops.DecodeDeadOrder([]byte(many + "]}")); err != nil || len(o.IDs) != ops.MaxIDs {
-		t.Errorf("got %d, %v", len(o.IDs), err)
+	if _, err := onNATS("dead_requeue", many+"]}"); err != nil {
+		t.Error(err)
 	}
 	for _, c := range []struct{ json, word, field string }{
 		{``, ops.WordSelection, "order"},
@@ -223,25 +253,27 @@ func TestDecodeDeadOrder_NamesOrPicks(t *testing.T) {
 		{`{"ids":["a"],"headers":{}}`, wire.WordHeader, "headers"},
 		{`{"id":"a","at":1896076800000}`, ops.WordUnknownField, `"at"`},
 	} {
-		_, err := ops.DecodeDeadOrder([]byte(c.json))
+		_, err := onNATS("dead_requeue", c.json)
 		t.Run(fmt.Sprintf("%.40s", c.json), func(t *testing.T) { wantRefusal(t, err, c.word, c.field) })
 	}
-	_, err := ops.DecodePurge([]byte(`{"id":"a","delay":"1m"}`))
+	_, err := onNATS("dead_purge", `{"id":"a","delay":"1m"}`)
 	wantRefusal(t, err, ops.WordUnknownField, `"delay"`)
-	if o, err := ops.DecodePurge([]byte(`{"all":true}`)); err != nil || !o.All {
-		t.Errorf("got %+v, %v", o, err)
+	if got, err := onNATS("dead_purge", `{"all":true}`); err != nil || !got.(*ops.DeadOrder).All {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }
 
-func TestDecodeEmpty_HasNoFields(t *testing.T) {
+func TestRun_HasAnEmptyBody(t *testing.T) {
 	t.Parallel()
 	for _, text := range []string{"", " ", "{}", " { } "} {
-		if err := ops.DecodeEmpty([]byte(text), "a run"); err != nil {
+		if _, err := inBody("run", text); err != nil {
 			t.Errorf("%q: %v", text, err)
 		}
 	}
-	wantRefusal(t, ops.DecodeEmpty([]byte(`{"reason":"x"}`), "a run"), ops.WordUnknownField, `"reason"`)
-	wantRefusal(t, ops.DecodeEmpty([]byte(`x`), "a run"), ops.WordJSON, "request")
+	_, err := inBody("run", `{"reason":"x"}`)
+	wantRefusal(t, err, ops.WordUnknownField, `"reason"`)
+	_, err = inBody("run", `x`)
+	wantRefusal(t, err, ops.WordJSON, "request")
 }
 
 func TestRetry_HasOneText(t *testing.T) {

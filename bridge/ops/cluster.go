@@ -1,0 +1,77 @@
+package ops
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+)
+
+// MaxParked is the maximum number of lanes in an answer.
+const MaxParked = 100
+
+// Nothing is a request without fields.
+type Nothing struct{}
+
+// cluster lists the instances, and tells how this one does.
+func (o *Ops) cluster(ctx context.Context, _ *Caller, _ *Nothing) (*Cluster, error) {
+	a, err := o.Cluster.Cluster(ctx)
+	if err != nil {
+		return nil, err
+	}
+	a.Namespace = o.Namespace
+	if a.Instances == nil {
+		a.Instances = []Instance{}
+	}
+	if parked, err := o.Service.ParkedLanes(ctx); err == nil { // without the lanes, the answer has the instances
+		a.Parked = parked[:min(len(parked), MaxParked)]
+	}
+	if o.JournalMode != "" {
+		a.Journal = &JournalState{Mode: o.JournalMode}
+		if o.Journal != nil {
+			a.Journal.Lag = o.lag(ctx)
+		}
+	}
+	a.Checks = o.Checks(ctx)
+	if o.Clocks != nil {
+		if err := o.Clocks(); err != nil {
+			a.Clocks = err.Error()
+		}
+	}
+	return &a, nil
+}
+
+// Reason says why.
+type Reason struct {
+	Reason string `json:"reason"`
+}
+
+// resign makes the leader step down, for maintenance, and answers once it has.
+func (o *Ops) resign(ctx context.Context, by *Caller, in *Reason) (map[string]bool, error) {
+	by.Audit("resign", false).Str("reason", in.Reason)
+	err := o.Cluster.Resign(ctx, in.Reason)
+	if errors.Is(err, ErrNotLeader) {
+		err = o.notLeader(ctx, err)
+	}
+	return map[string]bool{"resigned": true}, err
+}
+
+// InstanceName names an instance.
+type InstanceName struct {
+	Instance string `json:"instance"`
+}
+
+// forget removes an instance that is gone from those that are listed.
+func (o *Ops) forget(ctx context.Context, by *Caller, in *InstanceName) (map[string]bool, error) {
+	by.Audit("forget", false).Str("instance", in.Instance)
+	return map[string]bool{"forgotten": true}, o.Cluster.Forget(ctx, in.Instance)
+}
+
+// notLeader names the leader, so that the caller can send its request there.
+func (o *Ops) notLeader(ctx context.Context, err error) error {
+	detail := err.Error()
+	if info, err := o.Cluster.Cluster(ctx); err == nil && info.Leader != nil {
+		detail += fmt.Sprintf("; %s at %s does", info.Leader.Instance, info.Leader.Address)
+	}
+	return Refuse(http.StatusConflict, WordNotLeader, "%s", detail)
+}
