@@ -11,22 +11,18 @@ import (
 	"github.com/tarry-mq/tarry/bridge/wire"
 )
 
-// decodeInto reads one object with these fields, or an empty body, into an In. The reader refuses input that
+// decode reads one object with these fields, or an empty body, into an In. The reader refuses input that
 // encoding/json would let pass, naming the field and a stable word: an unknown or repeated field, a name in another
 // case, bytes that are not UTF-8, a number that is not exact.
-func decodeInto(in reflect.Value, data []byte, what string, all []field) error {
+func (all *fieldList) decode(in reflect.Value, data []byte, what string) error {
 	if len(bytes.TrimSpace(data)) == 0 {
 		return nil
-	}
-	names := make([]string, len(all))
-	for i := range all {
-		names[i] = all[i].name
 	}
 	s := scanner{b: data}
 	f := fields{s: &s}
 	s.object(func(name []byte) {
-		if i, ok := f.known(name, names, "is not a field of "+what); ok {
-			all[i].set(in, all[i].json(&f))
+		if i, ok := f.known(name, all.names, "is not a field of "+what); ok {
+			all.fields[i].set(in, all.fields[i].json(&f))
 		}
 	})
 	if s.end(); s.bad != nil {
@@ -36,6 +32,20 @@ func decodeInto(in reflect.Value, data []byte, what string, all []field) error {
 		return f.bad
 	}
 	return nil
+}
+
+// fieldList are fields of a request, and their names.
+type fieldList struct {
+	fields []field
+	names  []string
+}
+
+func listOf(fields []field) (all fieldList) {
+	all.fields = fields
+	for i := range fields {
+		all.names = append(all.names, fields[i].name)
+	}
+	return all
 }
 
 // fields reads the values of one object and keeps the first error.
@@ -50,7 +60,11 @@ type fields struct {
 
 // refuse keeps the first error. An error in the JSON itself takes precedence.
 func (f *fields) refuse(err error) {
-	if e, ok := err.(*wire.Error); ok && f.bad == nil && f.s.bad == nil {
+	e, ok := err.(*wire.Error)
+	if err != nil && !ok { // no check returns another
+		e = &wire.Error{Word: WordJSON, Field: f.name, Detail: err.Error()}
+	}
+	if err != nil && f.bad == nil && f.s.bad == nil {
 		f.bad = e
 	}
 }

@@ -53,9 +53,8 @@ func parseStates(text string) (all States, err error) {
 	for word := range strings.SplitSeq(text, ",") {
 		state, known := message.ParseState(word)
 		if !known {
-			return all, Refuse(http.StatusBadRequest, WordState,
-				"state %.40q is unknown; want %s, or several of them joined by commas",
-				word, strings.Join(message.Words(), ", "))
+			return all, wire.Invalid(FieldState, fmt.Sprintf("%s is unknown; want %s, or several of them joined by commas",
+				wire.Quote(word), strings.Join(message.Words(), ", ")))
 		}
 		all.shown = append(all.shown, state)
 		if state == message.StateReady || state == message.StateInFlight {
@@ -256,7 +255,7 @@ func (p *Page) limit() int {
 func parseLimit(text string) (int, error) {
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 1 || n > MaxList {
-		return 0, Refuse(http.StatusBadRequest, WordLimit, "limit %.40q is not a whole number from 1 to %d", text, MaxList)
+		return 0, wire.Invalid(FieldLimit, fmt.Sprintf("%s is not a whole number from 1 to %d", wire.Quote(text), MaxList))
 	}
 	return n, nil
 }

@@ -29,7 +29,8 @@ type Operation struct {
 	Long bool
 
 	as     string // what errors call the request, as in "a reschedule"
-	fields []field
+	fields fieldList
+	body   fieldList // those that stand in the body over HTTP
 	// ready returns an error while the operation cannot be done at all; it is asked before the request is read.
 	ready func() error
 	in    func() any
@@ -53,8 +54,7 @@ type checked interface{ check() error }
 func op[In, Out any](name, groups, route string, needs Right, as string,
 	do func(ctx context.Context, by *Caller, in *In) (Out, error)) *Operation {
 	o := &Operation{Name: name, Route: route, Right: needs, as: as,
-		fields: fieldsOf(reflect.TypeFor[In](), route),
-		in:     func() any { return new(In) },
+		in: func() any { return new(In) },
 		do: func(ctx context.Context, by *Caller, in any) (any, error) {
 			asked, _ := in.(*In)
 			return do(ctx, by, asked)
@@ -62,6 +62,12 @@ func op[In, Out any](name, groups, route string, needs Right, as string,
 	for group := range strings.FieldsSeq(groups) {
 		o.Groups = append(o.Groups, Group(group))
 	}
+	return o.with(fieldsOf(reflect.TypeFor[In](), route))
+}
+
+func (o *Operation) with(fields []field) *Operation {
+	o.fields = listOf(fields)
+	o.body = listOf(slices.DeleteFunc(slices.Clone(fields), func(f field) bool { return f.place != inBody }))
 	return o
 }
 
@@ -73,8 +79,7 @@ func (o *Operation) long() *Operation {
 
 // only keeps the fields of these names.
 func (o *Operation) only(names ...string) *Operation {
-	o.fields = slices.DeleteFunc(o.fields, func(f field) bool { return !slices.Contains(names, f.name) })
-	return o
+	return o.with(slices.DeleteFunc(o.fields.fields, func(f field) bool { return !slices.Contains(names, f.name) }))
 }
 
 // needs adds what has to be there for the operation.
@@ -112,7 +117,7 @@ type Source struct {
 
 // Query returns the names of the fields that stand in the query.
 func (o *Operation) Query() (names []string) {
-	for _, f := range o.fields {
+	for _, f := range o.fields.fields {
 		if f.place == inQuery {
 			names = append(names, f.name)
 		}
@@ -122,7 +127,7 @@ func (o *Operation) Query() (names []string) {
 
 // Has reports whether a request may have a field.
 func (o *Operation) Has(name string) bool {
-	return slices.ContainsFunc(o.fields, func(f field) bool { return f.name == name })
+	return slices.Contains(o.fields.names, name)
 }
 
 // HasBody reports whether a request over HTTP may have a body.
@@ -148,8 +153,8 @@ func (o *Operation) Decode(from *Source) (in any, err error) {
 	}
 	in = o.in()
 	v := reflect.ValueOf(in).Elem()
-	for i := range o.fields {
-		f := &o.fields[i]
+	for i := range o.fields.fields {
+		f := &o.fields.fields[i]
 		var texts []string
 		switch f.place {
 		case inPath:
@@ -172,8 +177,7 @@ func (o *Operation) Decode(from *Source) (in any, err error) {
 		if err != nil {
 			return nil, err
 		}
-		if err := decodeInto(v, body, o.as, slices.DeleteFunc(slices.Clone(o.fields),
-			func(f field) bool { return f.place != inBody })); err != nil {
+		if err := o.body.decode(v, body, o.as); err != nil {
 			return nil, err
 		}
 	}
@@ -189,15 +193,15 @@ func (o *Operation) DecodeJSON(data []byte) (in any, err error) {
 	}
 	in = o.in()
 	v := reflect.ValueOf(in).Elem()
-	if err := decodeInto(v, data, o.as, o.fields); err != nil {
+	if err := o.fields.decode(v, data, o.as); err != nil {
 		if unknown := (*wire.Error)(nil); errors.As(err, &unknown) && unknown.Word == WordUnknownField &&
 			slices.Contains(o.Groups, GroupRead) {
 			return nil, UnknownParameter(unknown.Field, o.Query())
 		}
 		return nil, err
 	}
-	for i := range o.fields {
-		if f := &o.fields[i]; f.place == inPath && v.FieldByIndex(f.index).IsZero() {
+	for i := range o.fields.fields {
+		if f := &o.fields.fields[i]; f.place == inPath && v.FieldByIndex(f.index).IsZero() {
 			return nil, &wire.Error{Word: "invalid_" + f.name, Field: f.name, Detail: "is missing"}
 		}
 	}
