@@ -253,16 +253,20 @@ type Selection struct {
 // attempted because the operation stopped early.
 type Report struct {
 	// Looked is how many messages were looked at, Matched how many of them the selection matched.
-	Looked, Matched int
+	Looked  int `json:"looked"`
+	Matched int `json:"matched"`
 	// Done is how many were changed as requested.
-	Done int
+	Done int `json:"done"`
 	// InFlight, Maybe and Ended were not changed as requested: they were being delivered, may have been delivered, or
 	// had ended. For Failed the call failed; some of them may have been changed only if the error is ErrOutcomeUnknown.
-	InFlight, Maybe, Ended, Failed int
+	InFlight int `json:"in_flight"`
+	Maybe    int `json:"maybe_delivered"`
+	Ended    int `json:"ended"`
+	Failed   int `json:"failed"`
 	// Leased is how many messages consumers held at the end, if the selection names one topic. They were not looked at.
-	Leased int
+	Leased int `json:"leased,omitempty"`
 	// IntakeUnknown: the intake may hold pushes that were stored before the call, and were not looked at.
-	IntakeUnknown bool
+	IntakeUnknown bool `json:"-"`
 }
 
 // Requeue describes the new message that a requeue makes of a dead one.

@@ -133,6 +133,7 @@ func New(cfg Config) (*Server, error) {
 	cfg.Checks = func(ctx context.Context) []ops.Check { return ownChecks(cfg.Ready(ctx)) }
 	s := &Server{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version), ops: ops.New(cfg.Config),
 		mux: http.NewServeMux(), named: map[string]handler{}, origin: http.NewCrossOriginProtection()}
+	s.ops.Hold = s.hold
 	s.SetTokens(cfg.Tokens)
 	s.stopping, s.stopLong = context.WithCancel(context.Background())
 	s.routes()

@@ -116,6 +116,8 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 		{"forecast", `{"step":"x"}`, "GET", "/v1/forecast?step=x", ""},
 		{"topics", `{"limit":1,"cursor":null}`, "GET", "/v1/topics?limit=1", ""},
 		{"topic", `{"topic":"orders.x"}`, "GET", "/v1/topics/orders.x", ""},
+		{"history", `{"id":12}`, "GET", "/v1/messages/12/history", ""},
+		{"rejects", `{"id":12,"limit":"1"}`, "GET", "/v1/rejects?id=12&limit=1", ""},
 		{"topics", `{"limit":0}`, "GET", "/v1/topics?limit=0", ""},
 		{"topics", `{"limit":"x"}`, "GET", "/v1/topics?limit=x", ""},
 		{"list", `{"state":"nowhere"}`, "GET", "/v1/messages?state=nowhere", ""},
@@ -214,6 +216,20 @@ func TestCalls_ReadsChangeNothing(t *testing.T) {
 		if !strings.HasPrefix(op.Route, "GET ") {
 			t.Errorf("%s stands for %s", name, op.Route)
 		}
+	}
+}
+
+// What a group may do is asked of each call, whatever the table says of its groups.
+func TestCalls_NeedTheirRight(t *testing.T) {
+	t.Parallel()
+	w := full()
+	c := open(t, w.config).calls(ops.GroupAdmin)
+	c.as = &ops.Token{Name: ops.ByNATS, Read: true}
+	for name := range c.byName {
+		c.ask(t, name, `{"topic":"a"}`).want(t, 403, "forbidden")
+	}
+	if asked := w.steering.take(); len(asked) > 0 {
+		t.Errorf("refused, and asked for %v", asked)
 	}
 }
 

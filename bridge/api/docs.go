@@ -23,10 +23,12 @@ import (
 //go:embed docs/index.html docs/start.js
 var ownAssets embed.FS
 
-// description describes this API in OpenAPI 3.1. It is written by hand and is the only documentation of the routes,
-// shapes and words that it lists. Tests compare it with the routes, the decoders, the limits and real answers, in both
-// directions. It is JSON rather than YAML because it is served unchanged, except for the version.
+// description describes this API in OpenAPI 3.1. go generate writes what the table of operations and real answers say:
+// parameters, fields, rights, the words of problems. The sentences and the shapes of answers are kept as they stand
+// there; tests compare them with the limits and real answers, in both directions. It is JSON rather than YAML because
+// it is served unchanged, except for the version.
 //
+//go:generate go test -vet=off -run ^TestOpenAPI_AnswersAreAsDescribed$|^TestCalls_StandOnTheirPage$ -update .
 //go:embed openapi.json
 var description []byte
 

@@ -199,6 +199,12 @@ func (d *description) judge(t testing.TB, door *door, r *http.Request, w *httpte
 	media, _, _ := strings.Cut(w.Header().Get("Content-Type"), ";")
 	label := fmt.Sprint(r.Method, " ", r.URL, " ", body)
 	label = label[:min(len(label), 300)]
+	d.mu.Lock()
+	d.seen[fmt.Sprint(pattern, " ", w.Code, " ", a.word())]++
+	d.mu.Unlock()
+	if *update {
+		return a
+	}
 	response := at(d.operations()[pattern], "responses", fmt.Sprint(w.Code))
 	if response == nil {
 		t.Errorf("%s: %d is not described: %s", label, w.Code, a.raw)
@@ -208,9 +214,6 @@ func (d *description) judge(t testing.TB, door *door, r *http.Request, w *httpte
 		t.Errorf("%s: %d has the type %q, which is not described", label, w.Code, media)
 		return a
 	}
-	d.mu.Lock()
-	d.seen[fmt.Sprint(pattern, " ", w.Code, " ", a.word())]++
-	d.mu.Unlock()
 	where := pointer(pattern, "responses", fmt.Sprint(w.Code), "content", media, "schema")
 	switch media {
 	case "application/json":

@@ -15,11 +15,15 @@ import (
 func (s *Server) operation(op *ops.Operation) handler {
 	inQuery, keeps := op.Query(), op.Has(wire.FieldBody)
 	return func(w http.ResponseWriter, r *http.Request) error {
+		if err := op.Ready(); err != nil {
+			return err
+		}
 		values, err := query(r, inQuery...)
 		if err != nil {
 			return err
 		}
 		release := func() {}
+		defer func() { release() }()
 		in, err := op.Decode(&ops.Source{Path: r.PathValue, Query: values, Header: r.Header.Values,
 			Body: func() (body []byte, err error) {
 				body, giveBack, err := s.read(w, r)
@@ -31,12 +35,11 @@ func (s *Server) operation(op *ops.Operation) handler {
 		if !keeps { // of what it holds, a message shares its body alone
 			release()
 		}
-		defer func() { release() }()
 		if err != nil {
 			return err
 		}
 		by, ctx, l := callerOf(r), r.Context(), &lines{}
-		by.Hold = s.holding(r)
+		by.Holder = s.holder(r, by.Token)
 		by.Long = func(context.Context) (context.Context, func(any), func()) { return l.begin(s, w, r) }
 		if !op.Long {
 			var stop context.CancelFunc
@@ -65,17 +68,5 @@ func (s *Server) operation(op *ops.Operation) handler {
 			return nil
 		}
 		return err
-	}
-}
-
-// holding returns what counts the bodies that a request holds.
-func (s *Server) holding(r *http.Request) func(bytes int64) error {
-	by := s.holder(r, callerOf(r).Token)
-	return func(bytes int64) error {
-		if bytes <= 0 {
-			s.reading.give(by, -bytes)
-			return nil
-		}
-		return s.hold(by, bytes)
 	}
 }

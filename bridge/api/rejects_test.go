@@ -176,4 +176,8 @@ func TestRejects_TakeNoMoreMemoryThanTheBodyOfARequest(t *testing.T) {
 	if strings.Count(a.raw, `"error":"busy"`) != 1 {
 		t.Errorf("with room for one: %s", a.raw)
 	}
+	a = d.calls(ops.GroupAdmin).ask(t, "rejects_requeue", `{"sequences":[1,2]}`) // over NATS, too
+	if strings.Count(a.raw, `"error":"busy"`) != 1 || d.Held() != others {
+		t.Errorf("with room for one, and %d bytes held: %s", d.Held()-others, a.raw)
+	}
 }

@@ -143,8 +143,12 @@ func (s *Server) holder(r *http.Request, token *Token) string {
 	return addr.String()
 }
 
-// hold takes bytes of what all bodies may take together. The caller returns them to reading.
+// hold takes bytes of what all bodies may take together, or gives them back if negative.
 func (s *Server) hold(by string, bytes int64) error {
+	if bytes <= 0 {
+		s.reading.give(by, -bytes)
+		return nil
+	}
 	if all := bodiesAtOnce * s.cfg.MaxBody; !s.reading.take(by, bytes, all, all/holderShare) {
 		return ops.Refuse(http.StatusServiceUnavailable, ops.WordBusy,
 			"the requests being read take more than %d bytes, or those of this caller a quarter of that", all)

@@ -357,3 +357,16 @@ func TestNew_RefusesWhatCannotWork(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// The routes of another system that need the journal say so, whatever the store remembers.
+func TestSdmq_NeedsTheJournalToRestore(t *testing.T) {
+	t.Parallel()
+	d := open(t, with(service{get: func(context.Context, scheduler.Ref) (message.Info, error) {
+		return message.Info{Message: message.Message{UID: uidA, ID: "a"}, State: message.StateCanceled}, nil
+	}}))
+	for _, target := range []string{"/reStore/a", "/reStoreJob?id=a", "/reStore"} {
+		if a := call(t, d, "GET", target, ""); a.status != 200 || a.word() != "needs_journal" {
+			t.Errorf("%s: got %d %s", target, a.status, a.raw)
+		}
+	}
+}

@@ -331,6 +331,9 @@ func (s *Server) sdmqDelete(w http.ResponseWriter, r *http.Request) error {
 
 // sdmqRestoreOne restores a message from the journal. One that was deleted is scheduled again.
 func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
+	if err := s.ops.Journaled(); err != nil {
+		return err
+	}
 	ref, err := callerOf(r).Ref(&ops.Named{ID: r.PathValue("id")})
 	if err != nil {
 		return err
@@ -348,7 +351,9 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 			"the message ended as %s; one that was deleted can be restored", is.State)
 	}
 	callerOf(r).Audit("restore", false).Str("id", r.PathValue("id"))
-	m, err := s.cfg.Journal.Whole(ctx, is.UID)
+	asking, enough := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	defer enough()
+	m, err := s.cfg.Journal.Whole(asking, is.UID)
 	if err != nil {
 		return ops.Unanswered("journal", err)
 	}

@@ -95,9 +95,8 @@ type Caller struct {
 	Route   string // of the operation, for the log
 	// Long begins an operation that takes as long as it needs: it returns the context of the work, what is told how far it
 	// has come, or nil, and what ends it. If Long is nil, the context stays.
-	Long func(ctx context.Context) (work context.Context, progress func(report any), end func())
-	// Hold takes bytes of what all callers' bodies may take together, or gives them back if negative; nil bounds nothing.
-	Hold func(bytes int64) error
+	Long   func(ctx context.Context) (work context.Context, progress func(report any), end func())
+	Holder string // whose bodies those are that the request holds, see Config.Hold
 	// Version is set by an operation on one message: the version that the message has.
 	Version uint64
 

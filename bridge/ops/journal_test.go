@@ -32,7 +32,7 @@ func TestRestore_TakesWhatIsLeftOutAsTheDefault(t *testing.T) {
 		`{"rate":99999999999999999999}`:     {"invalid_rate", "rate"},
 		`{"rate":[1]}`:                      {"invalid_rate", "rate"},
 		`{"overdue":"x"}`:                   {"invalid_overdue", "overdue"},
-		`{"dry_run":{}}`:                    {ops.WordDryRun, "dry_run"},
+		`{"dry_run":{}}`:                    {"invalid_dry_run", "dry_run"},
 		`{"topic":"a..b"}`:                  {wire.WordTopic, "topic"},
 		`{"topic":"a.>.b"}`:                 {wire.WordTopic, "topic"},
 		`{"dry_run":true,"dry_run":true}`:   {ops.WordRepeatedField, "dry_run"},
@@ -65,7 +65,7 @@ func TestVerifyAndRestoreOne_ReadTheirSwitches(t *testing.T) {
 		t.Errorf("got %v, %v", got, err)
 	}
 	_, err = onNATS("restore_one", `{"id":"a","dry_run":1}`)
-	wantRefusal(t, err, ops.WordDryRun, "dry_run")
+	wantRefusal(t, err, "invalid_dry_run", "dry_run")
 }
 
 func TestRedeliver_NeedsSince(t *testing.T) {
@@ -90,7 +90,7 @@ func TestRedeliver_NeedsSince(t *testing.T) {
 	for _, text := range []string{"", "{}", `{"since":null}`, `{"since":""}`, `{"since":"x"}`, `{"since":"-1h"}`,
 		`{"since":-5}`, `{"since":1e12}`, `{"since":5}`, `{"since":[]}`} {
 		_, err := onNATS("redeliver", text)
-		wantRefusal(t, err, ops.WordSince, "since")
+		wantRefusal(t, err, "invalid_since", "since")
 	}
 }
 

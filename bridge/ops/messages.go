@@ -151,11 +151,15 @@ func (o *Ops) restoreOne(ctx context.Context, by *Caller, in *RestoreOne) (*reco
 		return nil, err
 	}
 	by.Audit("restore", in.DryRun).Str("id", in.ID)
-	if ref.UID == "" || ref.Topic != "" {
-		if ref.UID, err = o.Journal.Resolve(ctx, ref); err != nil {
+	if ref.UID == "" || ref.Topic != "" { // a question, which takes nothing of the time of the restore
+		asking, enough := context.WithTimeout(ctx, o.Timeout)
+		defer enough()
+		if ref.UID, err = o.Journal.Resolve(asking, ref); err != nil {
 			return nil, Unanswered("journal", err)
 		}
 	}
+	ctx, stop := context.WithTimeout(ctx, o.Timeout)
+	defer stop()
 	report, err := o.Journal.Restore(ctx, record.RestoreRequest{UID: ref.UID, Overdue: true, DryRun: in.DryRun}, nil)
 	if err == nil && report.Read == 0 {
 		err = scheduler.ErrUnknownID

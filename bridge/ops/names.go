@@ -43,18 +43,10 @@ const (
 // The stable words of their refusals. The word for an invalid field that is not listed is "invalid_" followed by its
 // name.
 const (
-	WordShift            = "invalid_shift"
 	WordNoChange         = "missing_change"
 	WordIfMatch          = "invalid_if_match"
-	WordBadVersion       = "invalid_version"
 	WordSelection        = "empty_selection"
 	WordDueFrom          = "invalid_due_from"
-	WordDueTo            = "invalid_due_to"
-	WordDryRun           = "invalid_dry_run"
-	WordSince            = "invalid_since"
-	WordSequence         = "invalid_sequence"
-	WordState            = "invalid_state"
-	WordLimit            = "invalid_limit"
 	WordCursor           = "invalid_cursor"
 	WordStep             = "invalid_step"
 	WordUntil            = "invalid_until"

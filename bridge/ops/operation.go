@@ -62,7 +62,13 @@ func op[In, Out any](name, groups, route string, needs Right, as string,
 	for group := range strings.FieldsSeq(groups) {
 		o.Groups = append(o.Groups, Group(group))
 	}
-	return o.with(fieldsOf(reflect.TypeFor[In](), route))
+	fields := fieldsOf(reflect.TypeFor[In](), route)
+	for i := range fields {
+		if f := &fields[i]; f.place == inPath || f.place == inQuery {
+			f.json = f.plain(!slices.Contains(o.Groups, GroupAPI))
+		}
+	}
+	return o.with(fields)
 }
 
 func (o *Operation) with(fields []field) *Operation {
@@ -107,6 +113,14 @@ func Unanswered(whom string, err error) error {
 	return err
 }
 
+// Ready returns an error while the operation cannot be done at all.
+func (o *Operation) Ready() error {
+	if o.ready == nil {
+		return nil
+	}
+	return o.ready()
+}
+
 // Source is a request over HTTP: its texts by place and name, each of which may be missing, and its body.
 type Source struct {
 	Path   func(name string) string
@@ -124,6 +138,25 @@ func (o *Operation) Query() (names []string) {
 	}
 	return names
 }
+
+// Parameters returns the fields outside the body over HTTP, each behind its place, as in "path id".
+func (o *Operation) Parameters() (all []string) {
+	for _, f := range o.fields.fields {
+		switch f.place {
+		case inPath:
+			all = append(all, "path "+f.name)
+		case inQuery:
+			all = append(all, "query "+f.name)
+		case inHeader:
+			all = append(all, "header "+f.header)
+		case inBody:
+		}
+	}
+	return all
+}
+
+// Fields returns the names of the fields in the body over HTTP.
+func (o *Operation) Fields() []string { return o.body.names }
 
 // Has reports whether a request may have a field.
 func (o *Operation) Has(name string) bool {
@@ -146,11 +179,6 @@ func UnknownParameter(quoted string, known []string) error {
 
 // Decode reads a request over HTTP.
 func (o *Operation) Decode(from *Source) (in any, err error) {
-	if o.ready != nil {
-		if err := o.ready(); err != nil {
-			return nil, err
-		}
-	}
 	in = o.in()
 	v := reflect.ValueOf(in).Elem()
 	for i := range o.fields.fields {
@@ -186,11 +214,6 @@ func (o *Operation) Decode(from *Source) (in any, err error) {
 
 // DecodeJSON reads a request on NATS.
 func (o *Operation) DecodeJSON(data []byte) (in any, err error) {
-	if o.ready != nil {
-		if err := o.ready(); err != nil {
-			return nil, err
-		}
-	}
 	in = o.in()
 	v := reflect.ValueOf(in).Elem()
 	if err := o.fields.decode(v, data, o.as); err != nil {
@@ -222,7 +245,7 @@ func (o *Operation) Do(ctx context.Context, by *Caller, in any) (any, error) {
 
 // Call does what a request on NATS asks for, by a caller with the rights of a token. It logs an operator's action.
 func (o *Ops) Call(ctx context.Context, op *Operation, as *Token, request []byte) (out any, p *Problem) {
-	by, began := &Caller{Token: as, Address: as.Name, Route: op.Route}, time.Now()
+	by, began := &Caller{Token: as, Address: as.Name, Route: op.Route, Holder: "token " + as.Name}, time.Now()
 	defer func() {
 		if failure := recover(); failure != nil {
 			o.Log.Error().Str("route", op.Route).Str("panic", PanicText(failure)).Str("stack", string(debug.Stack())).Msg(
@@ -243,7 +266,14 @@ func (o *Ops) Call(ctx context.Context, op *Operation, as *Token, request []byte
 		ctx, stop = context.WithTimeout(ctx, o.Timeout)
 		defer stop()
 	}
-	in, err := op.DecodeJSON(request)
+	err := op.Ready()
+	if err == nil && !as.Has(op.Right) {
+		err = Lacks(op.Right.String(), "")
+	}
+	var in any
+	if err == nil {
+		in, err = op.DecodeJSON(request)
+	}
 	if err == nil {
 		out, err = op.Do(ctx, by, in)
 	}

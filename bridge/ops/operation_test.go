@@ -90,10 +90,10 @@ func TestReschedule_RefusesByFieldAndWord(t *testing.T) {
 		{`{"delay":"-1s"}`, wire.WordDelay, "delay"},
 		{`{"delay":true}`, wire.WordDelay, "delay"},
 		{`{"at":1896076800}`, wire.WordAt, "at"},
-		{`{"shift":"--1s"}`, ops.WordShift, "shift"},
-		{`{"shift":"-+1s"}`, ops.WordShift, "shift"},
-		{`{"shift":"-3654d"}`, ops.WordShift, "shift"},
-		{`{"shift":[]}`, ops.WordShift, "shift"},
+		{`{"shift":"--1s"}`, "invalid_shift", "shift"},
+		{`{"shift":"-+1s"}`, "invalid_shift", "shift"},
+		{`{"shift":"-3654d"}`, "invalid_shift", "shift"},
+		{`{"shift":[]}`, "invalid_shift", "shift"},
 		{`{"priority":256}`, wire.WordPriority, "priority"},
 		{`{"priority":"1"}`, wire.WordPriority, "priority"},
 		{`{"body":1}`, ops.WordBody, "body"},
@@ -111,9 +111,9 @@ func TestReschedule_RefusesByFieldAndWord(t *testing.T) {
 	for _, c := range []struct{ json, word, field string }{
 		{`{"delay":"1ms"}`, wire.WordID, "id"},
 		{`{"id":"a"}`, ops.WordNoChange, "reschedule"},
-		{`{"id":"a","version":0,"delay":"1ms"}`, ops.WordBadVersion, "version"},
-		{`{"id":"a","version":-1,"delay":"1ms"}`, ops.WordBadVersion, "version"},
-		{`{"id":"a","version":"1","delay":"1ms"}`, ops.WordBadVersion, "version"},
+		{`{"id":"a","version":0,"delay":"1ms"}`, "invalid_version", "version"},
+		{`{"id":"a","version":-1,"delay":"1ms"}`, "invalid_version", "version"},
+		{`{"id":"a","version":"1","delay":"1ms"}`, "invalid_version", "version"},
 		{`{"id":7,"delay":"1ms"}`, wire.WordID, "id"},
 	} {
 		_, err := onNATS("reschedule", c.json)
@@ -167,10 +167,10 @@ func TestSelection_NeedsABoundOrAll(t *testing.T) {
 		{`{"key":"a\n"}`, wire.WordKey, "key"},
 		{`{"key":7}`, wire.WordKey, "key"},
 		{`{"due_from":"soon"}`, ops.WordDueFrom, "due_from"},
-		{`{"due_to":true}`, ops.WordDueTo, "due_to"},
+		{`{"due_to":true}`, "invalid_due_to", "due_to"},
 		{`{"due_from":"2h","due_to":"1h"}`, ops.WordDueFrom, "due_from"},
 		{`{"due_from":1896076800001,"due_to":1896076800000}`, ops.WordDueFrom, "due_from"},
-		{`{"topic":"a","dry_run":1}`, ops.WordDryRun, "dry_run"},
+		{`{"topic":"a","dry_run":1}`, "invalid_dry_run", "dry_run"},
 		{`{"topic":"a","state":"dead"}`, ops.WordUnknownField, `"state"`},
 	} {
 		_, err := onNATS("cancel_many", c.json)

@@ -40,6 +40,9 @@ type Config struct {
 	// request holds.
 	SizeLimit int
 	HoldLimit int64
+	// Hold takes bytes of what the bodies of all callers may take together, or gives them back if negative, which cannot
+	// fail. nil bounds nothing.
+	Hold func(holder string, bytes int64) error
 	// Timeout bounds the work on a request that is not long.
 	Timeout time.Duration
 	// Now is the clock that "2h ago" and forecasts count from.
@@ -92,7 +95,7 @@ func (o *Ops) Table() []*Operation {
 			o.history).asks("journal").needs(o.Journaled),
 		op("forecast", "read", "GET /v1/forecast", RightRead, "a forecast", o.forecast).asks("journal").needs(o.Journaled),
 		op("restore_one", "admin", "POST /v1/messages/{id}/restore", RightOperate, "the restore of one message",
-			o.restoreOne).needs(o.Journaled),
+			o.restoreOne).long().needs(o.Journaled),
 		op("restore", "admin", "POST /v1/restore", RightOperate, "a restore", o.restore).long().needs(o.Journaled),
 		op("verify", "admin", "POST /v1/verify", RightOperate, "a verify", o.verify).long().needs(o.Journaled),
 		op("redeliver", "admin", "POST /v1/redeliver", RightOperate, "a redeliver", o.redeliver).long().needs(o.Journaled),

@@ -38,7 +38,10 @@ const (
 	WordForbidden      = "forbidden"
 	WordNeedsJournal   = "needs_journal"
 	WordAlreadyRunning = "already_running"
-	WordNotPaused      = "not_paused" // of a resume
+	WordNotPaused      = "not_paused"    // of a resume
+	WordNotLeased      = "not_leased"    // of a release of a message that no consumer holds
+	WordNotJournaled   = "not_journaled" // of a settlement that took effect, and for which answers wait
+	WordLeaseLost      = "lease_lost"    // of a receipt whose lease no longer holds, or never did
 
 	WordUnknownReject    = "unknown_reject"
 	WordIncompleteReject = "incomplete_reject"

@@ -88,6 +88,15 @@ func (f *field) setText(in reflect.Value, text string) error {
 	return err
 }
 
+// plain returns how JSON is read for a field that is text over HTTP. Numbers are taken too if so asked: a call of the
+// groups read and admin may have 12 for "12".
+func (r reader) plain(numbers bool) func(f *fields) any {
+	if !numbers {
+		return r.json
+	}
+	return of((*fields).span, func(name, text string) (any, error) { return r.text(name, text) }).json
+}
+
 // of returns a reader of what take takes from JSON and parse makes of it.
 func of[T any](take func(*fields) (string, bool), parse func(name, text string) (T, error)) reader {
 	return reader{
@@ -122,7 +131,7 @@ func readers() map[string]reader {
 	flag := reader{json: func(f *fields) any { return f.bool() }}
 	when := reader{func(f *fields) any { return f.when() },
 		func(name, text string) (any, error) { return ParseWhen(text, name) }}
-	sequence := of(span, parseSequence)
+	sequence := of(number, parseSequence)
 	whole := func(least, most int) reader {
 		return reader{json: func(f *fields) any { return f.whole(least, most) }}
 	}
@@ -149,7 +158,7 @@ func readers() map[string]reader {
 		FieldOlder:    of(span, func(name, text string) (time.Duration, error) { return wire.ParseSpan(text, name) }),
 		FieldStep:     of(span, func(name, text string) (time.Duration, error) { return wire.ParseSpan(text, name) }),
 		FieldState:    of(text, own(parseStates)),
-		FieldLimit:    of(span, own(parseLimit)),
+		FieldLimit:    of(number, own(parseLimit)),
 		FieldCursor:   plain,
 		FieldInstance: plain,
 		// what changes

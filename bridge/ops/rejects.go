@@ -136,9 +136,11 @@ func (o *Ops) requeueRejects(ctx context.Context, by *Caller, in *RejectOrder) (
 		all = once(all)
 		line.Int("sequences", len(all))
 	}
-	hold := by.Hold
-	if hold == nil {
-		hold = func(int64) error { return nil }
+	hold := func(bytes int64) error {
+		if o.Hold == nil {
+			return nil
+		}
+		return o.Hold(by.Holder, bytes)
 	}
 	var (
 		results = make([]any, len(all))

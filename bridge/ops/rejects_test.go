@@ -36,12 +36,12 @@ func TestRejectOrder_NamesWhatIsWrong(t *testing.T) {
 		set = append(set, fmt.Sprintf(`"X%d":""`, i))
 	}
 	for text, want := range map[string][2]string{
-		``:                                  {ops.WordSequence, "sequence"},
-		`{"sequence":0}`:                    {ops.WordSequence, "sequence"},
-		`{"sequence":-1}`:                   {ops.WordSequence, "sequence"},
-		`{"sequence":1.5}`:                  {ops.WordSequence, "sequence"},
-		`{"sequence":true}`:                 {ops.WordSequence, "sequence"},
-		`{"sequences":[]}`:                  {ops.WordSequence, "sequence"},
+		``:                                  {"invalid_sequence", "sequence"},
+		`{"sequence":0}`:                    {"invalid_sequence", "sequence"},
+		`{"sequence":-1}`:                   {"invalid_sequence", "sequence"},
+		`{"sequence":1.5}`:                  {"invalid_sequence", "sequence"},
+		`{"sequence":true}`:                 {"invalid_sequence", "sequence"},
+		`{"sequences":[]}`:                  {"invalid_sequence", "sequence"},
 		`{"sequences":1}`:                   {"invalid_sequences", "sequences"},
 		`{"sequences":[0]}`:                 {"invalid_sequences", "sequences"},
 		`{"sequences":[` + many + `]}`:      {wire.WordTooLarge, "sequences"},

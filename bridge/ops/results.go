@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"time"
 	"unicode/utf8"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // Answer is the answer to a stored push: status 201, or 200 with Duplicate when the same push had been stored before,
@@ -103,18 +105,8 @@ type Rescheduled struct {
 // Report is the answer to an operation on many messages: what it did, or in a dry run would do. Matches not counted
 // here were not attempted because the operation stopped early.
 type Report struct {
-	DryRun  bool `json:"dry_run,omitempty"`
-	Looked  int  `json:"looked"`
-	Matched int  `json:"matched"`
-	Done    int  `json:"done"`
-	// InFlight, Maybe and Ended were not changed: they were being delivered, may have been delivered, or had ended. The
-	// store did not answer for those in Failed; some of them may have been changed only if the report accompanies
-	// outcome_unknown.
-	InFlight int `json:"in_flight"`
-	Maybe    int `json:"maybe_delivered"`
-	Ended    int `json:"ended"`
-	Failed   int `json:"failed"`
-	Leased   int `json:"leased,omitempty"` // by consumers that pull, and not looked at
+	DryRun bool `json:"dry_run,omitempty"`
+	scheduler.Report
 	// Intake is IntakeUnknown if the intake may hold pushes that were not looked at, or empty.
 	Intake string `json:"intake,omitempty"`
 }

@@ -52,28 +52,15 @@ func Requeued(ref scheduler.Ref, a scheduler.Accepted) Result {
 
 // ReportOf returns the answer to an operation on many messages.
 func ReportOf(r scheduler.Report, dryRun bool) Report {
-	return Report{
-		DryRun: dryRun, Looked: r.Looked, Matched: r.Matched, Done: r.Done, InFlight: r.InFlight, Maybe: r.Maybe,
-		Ended: r.Ended, Failed: r.Failed, Leased: r.Leased, Intake: intake(r.IntakeUnknown),
-	}
+	return Report{dryRun, r, intake(r.IntakeUnknown)}
 }
 
 // Stopped returns the problem that stopped an operation on many messages early, with a report of what it had done.
 func Stopped(r scheduler.Report, dryRun bool, err error) Problem {
 	p := ProblemOf(err)
-	report := ReportOf(r, dryRun)
-	p.Report = &report
+	p.Report = new(ReportOf(r, dryRun))
 	return p
 }
-
-// WordNotLeased answers a release of a message that no consumer holds.
-const WordNotLeased = "not_leased"
-
-// WordNotJournaled answers a settlement that took effect and is not in the journal yet, for which answers wait.
-const WordNotJournaled = "not_journaled"
-
-// WordLeaseLost answers a receipt whose lease no longer holds, or never did.
-const WordLeaseLost = "lease_lost"
 
 // verbs are the verbs of the scheduler by the words of the routes.
 var verbs = map[string]scheduler.Verb{VerbAck: scheduler.Ack, VerbNack: scheduler.Nack,
