@@ -65,6 +65,59 @@
 // claim of 500 quadratic and a third of all its time; one field with an empty name and a value of 65 bytes, above the
 // limit of 64 for such a list, prevents that. The first claim creates this field, and it stays.
 //
+// # Scripts, and what is the same in memory
+//
+// A transition is written twice on purpose: store/memory is also the model that these scripts are tested against, and
+// has found what a script and its author had both missed. The method that runs a script has the same name in both; then
+// come its file in store/memory and the files of schedulertest that hold both to the same.
+//
+//	add          Add          accept.go   name.go, merge.go, attempt.go, serial.go, size.go
+//	amend        Amend        merge.go    amend.go
+//	audited      Audited      recover.go  recover.go
+//	begin        Begin        lead.go     term.go
+//	browse       Browse       browse.go   browse.go
+//	bury         Bury         accept.go   tombstone.go
+//	cancel       Cancel       accept.go   cancel.go
+//	certify      Certify      recover.go  certify.go, recover.go
+//	claim        Claim        lead.go     order.go
+//	counts       Counts       counts.go   counts.go
+//	failing      Failing      pull.go     pull.go
+//	find         Find         accept.go   name.go
+//	finish       Finish       lead.go     settle.go, refuse.go
+//	heads        Heads        lead.go     trial.go
+//	held         Held         lead.go     term.go
+//	inflight     Counts       counts.go   counts.go
+//	lag          Lags         outbox.go   quarantine.go
+//	lanes        Lanes        lead.go     trial.go
+//	lease        Lease        pull.go     pull.go, serial.go
+//	leased       Leased       recover.go  pull.go
+//	leases       Leases       pull.go     pull.go
+//	pause        Pause        pause.go    pause.go
+//	pauses       Pauses       pause.go    pause.go
+//	pulled       Pulled       pull.go     pull.go, serial.go
+//	purge        Purge        dead.go     dead.go
+//	quarantine   Quarantine   outbox.go   quarantine.go
+//	quarantined  Quarantined  outbox.go   quarantine.go
+//	ready        Ready        pull.go     pull.go
+//	refused      Refused      lead.go     refuse.go
+//	reject       Reject       outbox.go   quarantine.go
+//	requeue      Requeue      dead.go     dead.go
+//	restore      Restore      recover.go  recover.go
+//	resume       Resume       pause.go    pause.go
+//	return       Return       lead.go     settle.go
+//	settle       Settle       pull.go     pull.go, serial.go
+//	standing     Standings    recover.go  certify.go, recover.go
+//	sweep        Sweep        lead.go     term.go, settle.go
+//	totals       Totals       counts.go   counts.go
+//	trim         Trim         lead.go     term.go
+//	unwritten    Unwritten    outbox.go   quarantine.go
+//	versions     Versions     recover.go  recover.go
+//	written      Written      outbox.go   quarantine.go
+//
+// Redis alone has these: time reads its clock; spoiled sets aside records that cannot be read; mirror copies pauses
+// from another bucket; machine leases machine ids; raise, mark, hold, take, drop and clear change the layout or the
+// number of buckets. server, certified and lib are parts of the other scripts.
+//
 // # Pull
 //
 // A message for pull waits in orders of its own, and is ready by the clock alone: nothing moves when it falls due. A

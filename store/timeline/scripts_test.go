@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -155,4 +156,68 @@ func TestScripts_NameTheKeysThatTheyUse(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The table in doc.go has each script, the method that does the same in both stores, and the suites that hold it to it.
+func TestScripts_StandBesideTheirTwins(t *testing.T) {
+	t.Parallel()
+	read := func(pattern string) (text string) {
+		t.Helper()
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: %d files, %v", pattern, len(files), err)
+		}
+		for _, name := range files {
+			if !strings.HasSuffix(name, "_test.go") {
+				b, err := os.ReadFile(name)
+				if err != nil {
+					t.Fatal(err)
+				}
+				text += string(b)
+			}
+		}
+		return text
+	}
+	doc := read("doc.go")
+	_, table, _ := strings.Cut(doc, "# Scripts, and what is the same in memory")
+	table, _, _ = strings.Cut(table, "// # Pull")
+	rows := map[string]bool{}
+	for _, row := range regexp.MustCompile(`(?m)^//\t(\w+) +(\w+) +(\w+\.go) +(.+)$`).FindAllStringSubmatch(table, -1) {
+		script, method := row[1], row[2]
+		rows[script] = true
+		if !strings.Contains(read("*.go"), "func (t *Redis) "+method+"(") {
+			t.Errorf("%s: Redis has no method %s", script, method)
+		}
+		if !strings.Contains(read("../memory/"+row[3]), "func (t *Timeline) "+method+"(") {
+			t.Errorf("%s: store/memory/%s has no method %s", script, row[3], method)
+		}
+		for suite := range strings.SplitSeq(row[4], ", ") {
+			if !regexp.MustCompile(`(?i)\.` + method + `\w*\(`).MatchString(read("../../scheduler/schedulertest/" + suite)) {
+				t.Errorf("%s: schedulertest/%s does not call %s", script, suite, method)
+			}
+		}
+	}
+	_, alone, _ := strings.Cut(table, "// Redis alone")
+	for _, file := range names(t) {
+		if !rows[file] && !regexp.MustCompile(`\b`+file+`\b`).MatchString(alone) {
+			t.Errorf("the table in doc.go lacks %s.lua", file)
+		}
+		delete(rows, file)
+	}
+	for script := range rows {
+		t.Errorf("the table in doc.go has %s, which is no script", script)
+	}
+}
+
+// names returns the scripts and their parts.
+func names(t *testing.T) (all []string) {
+	t.Helper()
+	files, err := filepath.Glob("lua/*.lua")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		all = append(all, strings.TrimSuffix(filepath.Base(file), ".lua"))
+	}
+	return all
 }
