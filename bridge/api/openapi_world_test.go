@@ -178,8 +178,8 @@ func (w *world) config(c *api.Config) {
 type intakeOf struct{}
 
 func (intakeOf) Look(_ context.Context, q ops.WhyQuery) ([]ops.WhyPush, []ops.WhyPlace) {
-	return []ops.WhyPush{{ID: "a", UID: string(uidB), Key: "k", Topic: "a.b", At: ops.FormatTime(int64(later)),
-			Why: &ops.Why{Word: string(message.WhyInIntake), Detail: "no instance has accepted it"}}},
+	return []ops.WhyPush{{ID: "a", UID: string(uidB), Key: "k", Topic: "a.b", At: later,
+			Why: message.Why{Word: message.WhyInIntake, Detail: "no instance has accepted it"}}},
 		[]ops.WhyPlace{{Place: "intake", Read: 5}, {Place: "aside", Error: "away"}}
 }
 

@@ -25,10 +25,10 @@ type rejects struct {
 func newRejects() *rejects {
 	text := "hello"
 	return &rejects{list: []ops.Rejected{
-		{Sequence: 1, At: "2030-01-31T08:00:00.000Z", Topic: "orders.x", ID: "a", Key: "k", Word: "invalid_delay",
+		{Sequence: 1, At: 1896076800000, Topic: "orders.x", ID: "a", Key: "k", Word: "invalid_delay",
 			Detail: "why", Size: 5,
 			Headers: map[string][]string{"Tarry-Delay": {"soon"}}, Body: &text},
-		{Sequence: 2, At: "2030-01-31T08:00:00.000Z", Topic: "bills", Word: "too_large", Detail: "why",
+		{Sequence: 2, At: 1896076800000, Topic: "bills", Word: "too_large", Detail: "why",
 			Incomplete: true},
 	}}
 }

@@ -39,8 +39,8 @@ func (c *Contents) Look(ctx context.Context, q ops.WhyQuery) (found []ops.WhyPus
 		}
 		looked = append(looked, p)
 	}
-	take := func(subject string, header map[string][]string, place link.Place, why *ops.Why) {
-		push := ops.WhyPush{Topic: strings.TrimPrefix(subject, q.Prefix+"."), At: ops.FormatTime(place.At.UnixMilli()),
+	take := func(subject string, header map[string][]string, place link.Place, why message.Why) {
+		push := ops.WhyPush{Topic: strings.TrimPrefix(subject, q.Prefix+"."), At: message.Milli(place.At.UnixMilli()),
 			Why: why}
 		for name, values := range header {
 			switch http.CanonicalHeaderKey(name) {
@@ -62,12 +62,12 @@ func (c *Contents) Look(ctx context.Context, q ops.WhyQuery) (found []ops.WhyPus
 		filter = wire.IntakeSubject(q.Prefix, q.Topic)
 	}
 	read("intake", c.stream, filter, func(raw *jetstream.RawStreamMsg) {
-		take(raw.Subject, raw.Header, link.Place{Sequence: raw.Sequence, At: raw.Time}, &ops.Why{
-			Word: string(message.WhyInIntake), Detail: "no instance has accepted the push"})
+		take(raw.Subject, raw.Header, link.Place{Sequence: raw.Sequence, At: raw.Time}, message.Why{
+			Word: message.WhyInIntake, Detail: "no instance has accepted the push"})
 	})
 	read("aside", AsideName(c.namespace), ">", func(raw *jetstream.RawStreamMsg) {
 		if m, place, err := decodeAside(raw.Data); err == nil {
-			take(m.Subject, m.Header, place, &ops.Why{Word: string(message.WhySetAside),
+			take(m.Subject, m.Header, place, message.Why{Word: message.WhySetAside,
 				Detail: "its part of the store does not answer, so the push was set aside"})
 		}
 	})

@@ -34,9 +34,9 @@ func TestLook_FindsWhatNobodyAccepted(t *testing.T) {
 		q.Prefix = "delayed"
 		pushes, places := c.Look(t.Context(), q)
 		for _, p := range pushes {
-			found = append(found, p.ID+" "+p.Topic+" "+p.Why.Word)
+			found = append(found, p.ID+" "+p.Topic+" "+string(p.Why.Word))
 			if p.ID == "order-1" {
-				if p.UID == "" || p.At == "" || p.Key != "k" {
+				if p.UID == "" || p.At == 0 || p.Key != "k" {
 					t.Errorf("%+v", p)
 				}
 				if q.ID == "" {

@@ -119,7 +119,7 @@ func InfoOf(i *message.Info) Info {
 	w := Info{
 		ID: name(i), UID: string(i.UID), Key: i.Key, Topic: i.Topic, State: i.State.String(), Version: i.Version,
 		Due: FormatTime(int64(i.Due)), Priority: i.Priority, Attempt: i.Tries(),
-		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), Why: WhyOf(i.Why),
+		Uncertain: i.Mark.Uncertain, Refusals: i.Mark.Refusals, Parked: string(i.Mark.Lane), Why: i.Why,
 		EndedAt: FormatTime(int64(i.EndedAt)), Kind: i.Kind.String(), Other: string(i.Other), Reason: i.Reason,
 		Intake: intake(i.IntakeUnknown),
 	}
@@ -167,15 +167,6 @@ func lastTry(i *message.Info) *Try {
 		}
 	}
 	return nil
-}
-
-// WhyOf returns a reason in the form of answers, or nil without one.
-func WhyOf(w message.Why) *Why {
-	if w.Word == "" {
-		return nil
-	}
-	return &Why{Word: string(w.Word), Detail: w.Detail, Since: FormatTime(int64(w.Since)),
-		Next: FormatTime(int64(w.Next)), By: w.By}
 }
 
 func name(i *message.Info) string {

@@ -98,7 +98,7 @@ type Webhook struct {
 type TopicCount struct {
 	scheduler.TopicCount
 	// Why says why due messages wait, if they do.
-	Why *Why `json:"why,omitempty"`
+	Why message.Why `json:"why,omitzero"`
 }
 
 // TopicCounts adds the pause that holds the topic back, or nil.
@@ -197,12 +197,12 @@ type WhyList struct {
 
 // WhyPush is a push that is no message: nobody has read it, or it was rejected.
 type WhyPush struct {
-	ID    string `json:"id,omitempty"`
-	UID   string `json:"uid,omitempty"`
-	Key   string `json:"key,omitempty"`
-	Topic string `json:"topic"`
-	At    string `json:"at"` // when NATS stored it
-	Why   *Why   `json:"why"`
+	ID    string        `json:"id,omitempty"`
+	UID   string        `json:"uid,omitempty"`
+	Key   string        `json:"key,omitempty"`
+	Topic string        `json:"topic"`
+	At    message.Milli `json:"at"` // when NATS stored it
+	Why   message.Why   `json:"why"`
 }
 
 // WhyPlace says how far a place was looked at. Of a caller that may see some topics only, what it read is not counted.

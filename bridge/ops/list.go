@@ -225,7 +225,7 @@ func (o *Ops) explain(ctx context.Context, page []record.Record, messages []Info
 	}
 	for i := range page {
 		if overdue(&page[i]) {
-			messages[i].Why = WhyOf(parked[page[i].Topic])
+			messages[i].Why = parked[page[i].Topic]
 		}
 	}
 }

@@ -266,13 +266,12 @@ func (o *Ops) Call(ctx context.Context, op *Operation, as *Token, request []byte
 		ctx, stop = context.WithTimeout(ctx, o.Timeout)
 		defer stop()
 	}
-	err := op.Ready()
-	if err == nil && !as.Has(op.Right) {
-		err = Lacks(op.Right.String(), "")
+	if !as.Has(op.Right) {
+		return nil, o.Judge(by, Lacks(op.Right.String(), ""))
 	}
-	var in any
+	in, err := op.DecodeJSON(request)
 	if err == nil {
-		in, err = op.DecodeJSON(request)
+		err = op.Ready()
 	}
 	if err == nil {
 		out, err = op.Do(ctx, by, in)

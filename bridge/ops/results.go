@@ -9,6 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Answer is the answer to a stored push: status 201, or 200 with Duplicate when the same push had been stored before,
@@ -128,7 +129,7 @@ type Info struct {
 	Uncertain  bool                `json:"uncertain,omitempty"`
 	Refusals   uint32              `json:"refusals,omitempty"`
 	Parked     string              `json:"parked,omitempty"`
-	Why        *Why                `json:"why,omitempty"`
+	Why        message.Why         `json:"why,omitzero"`
 	LastTry    *Try                `json:"last_try,omitempty"` // of a message that consumers had in vain
 	EndedAt    string              `json:"ended_at,omitempty"`
 	Kind       string              `json:"kind,omitempty"`
@@ -153,15 +154,6 @@ type Try struct {
 	At      string `json:"at"`
 	By      string `json:"by,omitempty"`
 	Outcome string `json:"outcome,omitempty"`
-}
-
-// Why says why a message is where it is. Word is one of a closed list; Detail is for people.
-type Why struct {
-	Word   string `json:"word"`
-	Detail string `json:"detail,omitempty"`
-	Since  string `json:"since,omitempty"`
-	Next   string `json:"next,omitempty"`
-	By     string `json:"by,omitempty"`
 }
 
 // SetBody stores a body in the field that preserves all its bytes.
@@ -262,14 +254,14 @@ func appendString(b []byte, s string) []byte {
 
 // Rejected is a push by tag that NATS acknowledged and tarry refused.
 type Rejected struct {
-	Sequence uint64 `json:"sequence"` // in the stream of rejects
-	At       string `json:"at"`
-	Topic    string `json:"topic"`
-	ID       string `json:"id,omitempty"`
-	Key      string `json:"key,omitempty"`
-	Word     string `json:"reason"` // the word of the problem
-	Detail   string `json:"detail"`
-	Size     int    `json:"size"` // of the body
+	Sequence uint64        `json:"sequence"` // in the stream of rejects
+	At       message.Milli `json:"at"`
+	Topic    string        `json:"topic"`
+	ID       string        `json:"id,omitempty"`
+	Key      string        `json:"key,omitempty"`
+	Word     string        `json:"reason"` // the word of the problem
+	Detail   string        `json:"detail"`
+	Size     int           `json:"size"` // of the body
 	// Incomplete reports that a part of the original message is missing, so that it cannot be pushed again.
 	Incomplete bool                `json:"incomplete,omitempty"`
 	Headers    map[string][]string `json:"headers,omitempty"` // as sent; not in lists, and neither is the body

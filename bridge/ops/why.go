@@ -197,7 +197,7 @@ func (o *Ops) whyRejects(ctx context.Context, q *WhyQuery) (pushes []WhyPush, p 
 	for i := range rejects {
 		if one := &rejects[i]; q.Key == "" || q.Key == one.Key {
 			pushes = append(pushes, WhyPush{ID: one.ID, Key: one.Key, Topic: one.Topic, At: one.At,
-				Why: &Why{Word: string(message.WhyRejected), Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
+				Why: message.Why{Word: message.WhyRejected, Detail: cmp.Or(one.Detail, one.Word), Since: one.At}})
 		}
 	}
 	return pushes, p

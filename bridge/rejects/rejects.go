@@ -14,6 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Config configures a Rejects.
@@ -195,7 +196,7 @@ func (r *Rejects) explain(err error) error {
 func (r *Rejects) judge(m *raw) (ops.Rejected, map[string][]string) {
 	subject := m.Header.Get(wire.HeaderSubject)
 	one := ops.Rejected{
-		Sequence: m.Sequence, At: ops.FormatTime(m.Time.UnixMilli()),
+		Sequence: m.Sequence, At: message.Milli(m.Time.UnixMilli()),
 		Topic: strings.TrimPrefix(subject, r.cfg.Prefix+"."),
 		Size:  len(m.Data), Incomplete: m.Header.Get(wire.HeaderIncomplete) != "",
 	}

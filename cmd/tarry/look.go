@@ -57,8 +57,8 @@ func messageText(t clock, m *ops.Info) string {
 	line("refusals", number(int(m.Refusals)))
 	line("intake", m.Intake)
 	line("durable", m.Durable)
-	if m.Why != nil && (m.Why.Word != m.State || m.Why.Detail != "") {
-		line("why", strings.TrimSuffix(m.Why.Word+", "+m.Why.Detail, ", "))
+	if w := m.Why; w.Word != "" && (string(w.Word) != m.State || w.Detail != "") {
+		line("why", strings.TrimSuffix(string(w.Word)+", "+w.Detail, ", "))
 	}
 	if m.Uncertain {
 		line("uncertain", "an attempt may have reached a consumer")
@@ -116,16 +116,16 @@ journal.keep.
 
 func whyText(t clock, a *ops.WhyList) string {
 	var b strings.Builder
-	one := func(id, uid, topic, state, when string, w *ops.Why, last *ops.Try) {
+	one := func(id, uid, topic, state, when string, w *message.Why, last *ops.Try) {
 		if id != uid && uid != "" {
 			id += " (" + uid + ")"
 		}
 		fmt.Fprintf(&b, "%s on %s: %s, %s\n", printable(id, ""), printable(topic, ""), state, when)
-		if w == nil {
+		if w.Word == "" {
 			return
 		}
-		fmt.Fprintf(&b, "  %s\n", strings.TrimSuffix(w.Word+": "+printable(w.Detail, ""), ": "))
-		for _, f := range [][2]string{{"by", w.By}, {"since", t.at(w.Since)}, {"next", t.at(w.Next)},
+		fmt.Fprintf(&b, "  %s\n", strings.TrimSuffix(string(w.Word)+": "+printable(w.Detail, ""), ": "))
+		for _, f := range [][2]string{{"by", w.By}, {"since", t.milli(w.Since)}, {"next", t.milli(w.Next)},
 			{"last try", tryText(t, last)}} {
 			if f[1] != "" {
 				fmt.Fprintf(&b, "  %-5s %s\n", f[0], printable(f[1], ""))
@@ -134,11 +134,11 @@ func whyText(t clock, a *ops.WhyList) string {
 	}
 	for i := range a.Messages {
 		m := &a.Messages[i]
-		one(m.ID, m.UID, m.Topic, m.State, "due "+t.at(m.Due), m.Why, m.LastTry)
+		one(m.ID, m.UID, m.Topic, m.State, "due "+t.at(m.Due), &m.Why, m.LastTry)
 	}
 	for i := range a.Pushes {
 		p := &a.Pushes[i]
-		one(p.ID, p.UID, p.Topic, "a push", "stored by NATS "+t.at(p.At), p.Why, nil)
+		one(p.ID, p.UID, p.Topic, "a push", "stored by NATS "+t.milli(p.At), &p.Why, nil)
 	}
 	var looked []string
 	for _, p := range a.Looked {
@@ -211,7 +211,7 @@ func listPage(t clock, l *ops.MessageList, first bool) page {
 		if m.By != "" {
 			why = strings.TrimPrefix(why+", by "+m.By, ", ")
 		}
-		if m.Why != nil {
+		if m.Why.Word != "" {
 			why = strings.TrimPrefix(why+"; "+m.Why.Detail, "; ")
 		}
 		rows = append(rows, []string{t.at(m.Due), m.State, m.UID, printable(m.Topic, ""), name, printable(why, "")})

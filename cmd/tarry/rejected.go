@@ -57,7 +57,7 @@ func rejectsPage(t clock, l *ops.RejectList, first bool) page {
 		if r.ID != "" {
 			name = printable(r.ID, "")
 		}
-		rows = append(rows, []string{strconv.FormatUint(r.Sequence, 10), t.at(r.At), printable(r.Topic, ""), name,
+		rows = append(rows, []string{strconv.FormatUint(r.Sequence, 10), t.milli(r.At), printable(r.Topic, ""), name,
 			r.Word + ": " + printable(r.Detail, "")})
 	}
 	return page{text: columns{8, -t.width(), -24, -24}.lines(rows, first), cursor: l.Cursor,
@@ -83,7 +83,7 @@ func rejectText(t clock, r *ops.Rejected) string {
 	var b strings.Builder
 	line := func(name, value string) { fmt.Fprintf(&b, "%-10s %s\n", name, value) }
 	line("sequence", strconv.FormatUint(r.Sequence, 10))
-	line("refused", t.at(r.At))
+	line("refused", t.milli(r.At))
 	line("topic", printable(r.Topic, ""))
 	line("reason", r.Word+": "+printable(r.Detail, ""))
 	for _, name := range slices.Sorted(maps.Keys(r.Headers)) {

@@ -17,7 +17,7 @@ type refused struct{}
 
 func (refused) all() []ops.Rejected {
 	text := "order 7131\nsecond line"
-	at := ops.FormatTime(int64(someDue))
+	at := someDue
 	return []ops.Rejected{
 		{Sequence: 3, At: at, Topic: "orders.remind", ID: "order-7131", Word: "invalid_delay",
 			Detail: `Tarry-Delay "tomorrow" is no duration`, Size: len(text),

@@ -80,12 +80,8 @@ func resumedText(_ clock, p *ops.Paused) string {
 func topicsPage(t clock, l *ops.Topics, first bool) page {
 	rows := [][]string{{"TOPIC", "WAITING", "READY", "IN FLIGHT", "DEAD"}}
 	for _, t := range l.Topics {
-		why := ""
-		if t.Why != nil {
-			why = t.Why.Detail
-		}
 		rows = append(rows, []string{printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.Ready),
-			strconv.Itoa(t.InFlight), strconv.Itoa(t.Dead), printable(why, "")})
+			strconv.Itoa(t.InFlight), strconv.Itoa(t.Dead), printable(t.Why.Detail, "")})
 	}
 	p := page{text: columns{-40, -9, -9, -9, -9}.lines(rows, first), cursor: l.Cursor}
 	if len(l.Paused) > 0 {
@@ -117,7 +113,7 @@ func topicText(clk clock, t *ops.TopicCounts) string {
 		line("held", fmt.Sprintf("%d, behind another message of their key", t.Held))
 	}
 	line("dead", strconv.Itoa(t.Dead))
-	if t.Why != nil {
+	if t.Why.Word != "" {
 		line("why", t.Why.Detail)
 	}
 	if p := t.Paused; p != nil {

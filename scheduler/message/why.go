@@ -2,13 +2,14 @@ package message
 
 // Why says why a message is where it is, and what happens next.
 type Why struct {
-	Word WhyWord
+	Word WhyWord `json:"word"`
 	// Detail says the same in words for people.
-	Detail string
+	Detail string `json:"detail,omitempty"`
 	// Since is when that began, and Next when it ends or is tried again; 0 if that is not known.
-	Since, Next Milli
+	Since Milli `json:"since,omitempty"`
+	Next  Milli `json:"next,omitempty"`
 	// By is who or what holds the message: a consumer, an operator, another message.
-	By string
+	By string `json:"by,omitempty"`
 }
 
 // WhyWord is the reason in one word, for programs. The list is closed.

@@ -45,7 +45,7 @@ var arrows = map[string][]string{
 	"bridge":                    {},
 	"bridge/link":               {"scheduler", "scheduler/message", "bridge/wire"},
 	"bridge/publish":            {"scheduler", "scheduler/message", "bridge/wire", "bridge/link"},
-	"bridge/rejects":            {"scheduler", "bridge/wire", "bridge/ops", "bridge/link"},
+	"bridge/rejects":            {"scheduler", "scheduler/message", "bridge/wire", "bridge/ops", "bridge/link"},
 	"bridge/intake": {"scheduler", "scheduler/message", "bridge/wire", "bridge/ops", "bridge/link",
 		"bridge/rejects"},
 	"bridge/request": {"scheduler", "scheduler/message", "bridge/wire", "bridge/ops", "bridge/link"},

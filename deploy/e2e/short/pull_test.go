@@ -310,7 +310,7 @@ func TestPollsWaitForMessages(t *testing.T) {
 	}
 	// The same attempt gets the same answer again, as long as the lease lasts.
 	push("two", "0")
-	token := map[string]any{"attempt": "token-1", "sending": 1, "wait": "0"}
+	token := map[string]any{"attempt": "token-1", "sending": 1} // it is due within a millisecond
 	first, err := poll(lasting, token)
 	token["sending"] = 2
 	again, err2 := poll(lasting, token)
