@@ -115,7 +115,7 @@ func (s *Server) camelliaRoutes(closed func(pattern string, needs ops.Right, h h
 		})
 	}
 	for name, asks := range map[string]bool{"status": true, "check": false} {
-		closed("GET /camellia/health/"+name, ops.None,
+		closed("GET /camellia/health/"+name, ops.RightNone,
 			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaHealth(w, r, asks) })
 	}
 	for name, long := range map[string]bool{"pullMsg": false, "longPollingMsg": true} {

@@ -60,7 +60,7 @@ func (s *Server) routes() {
 		metrics.ServeHTTP(w, r)
 		return nil
 	})
-	closed(unrouted, ops.None, s.unknown)
+	closed(unrouted, ops.RightNone, s.unknown)
 }
 
 // ServeHTTP answers one request.
@@ -73,7 +73,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	if _, pattern := s.mux.Handler(r); !s.offers(r, pattern) {
 		// The mux would redirect to the clean path, in HTML. An API should not redirect.
-		s.serve(s.admitted(ops.None, s.unknown)).ServeHTTP(o, r)
+		s.serve(s.admitted(ops.RightNone, s.unknown)).ServeHTTP(o, r)
 		return
 	}
 	s.mux.ServeHTTP(o, r)

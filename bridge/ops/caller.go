@@ -28,8 +28,8 @@ type Token struct {
 type Right uint8
 
 const (
-	// None requires only a known token.
-	None Right = iota
+	// RightNone requires only a known token.
+	RightNone Right = iota
 	// RightRead allows reading messages, topics and the cluster.
 	RightRead
 	// RightPush requires the right to push to some topic. The operation checks the topic, see MayPush.
@@ -72,7 +72,7 @@ func (t *Token) Has(r Right) bool {
 	case RightPull:
 		return len(t.Pull) > 0
 	}
-	return r == None
+	return r == RightNone
 }
 
 // pushes reports whether the token may push to a topic.

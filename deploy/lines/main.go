@@ -71,6 +71,11 @@ func run(out io.Writer, refs []string, check, update bool) error {
 		return err
 	}
 	if bytes.Equal(written, table.Bytes()) {
+		if before, err := git("show", "HEAD:"+limits); err == nil {
+			if rise := rises(read(before), read(written)); rise > 0 {
+				fmt.Fprintf(out, "this commit needs a line in its body: lines: +%d for ...\n", rise)
+			}
+		}
 		return undeclared()
 	}
 	may := read(written)
@@ -95,6 +100,14 @@ func read(table []byte) map[string]int {
 		}
 	}
 	return limits
+}
+
+// rises sums what limits have risen by.
+func rises(was, is map[string]int) (sum int) {
+	for name, n := range is {
+		sum += max(0, n-was[name])
+	}
+	return sum
 }
 
 // declared is what a commit's body says about a rise.
@@ -124,10 +137,7 @@ func undeclared() error {
 		if err != nil {
 			return err
 		}
-		rise, says := 0, 0
-		for name, n := range read(after) {
-			rise += max(0, n-was[name])
-		}
+		rise, says := rises(was, read(after)), 0
 		for _, found := range declared.FindAllSubmatch(body, -1) {
 			n, _ := strconv.Atoi(string(found[1]))
 			says += n
