@@ -121,9 +121,9 @@ func TestMany_LooksAgainAtWhatWasInFlight(t *testing.T) {
 					}
 				}
 				time.AfterFunc(time.Second, func() {
-					_, err := r.Store.Return(context.Background(), 0, 1,
+					err := r.Store.Return(context.Background(), 0, 1,
 						[]scheduler.Back{{UID: orders[0].UID, Claim: 1, Keep: true}}, r.Clock.Milli())
-					_, err2 := r.Store.Finish(context.Background(), 0, 1,
+					err2 := r.Store.Finish(context.Background(), 0, 1,
 						[]scheduler.End{{Message: orders[1], State: message.StateDelivered}}, r.Clock.Milli())
 					if err := errors.Join(err, err2); err != nil {
 						t.Error(err)

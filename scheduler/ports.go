@@ -15,8 +15,7 @@ import (
 // Every call except Claim may be sent twice with the effect of once. An error that Is ErrUnavailable or ErrFull wrote
 // nothing, and neither did ErrStaleTerm. Any other error leaves the outcome unknown.
 //
-// Every call that changes a message returns an Effect, or a result that has one, for callers that answer only once the
-// journal holds the change.
+// A call whose caller answers only once the journal holds the change returns an Effect, or a result that has one.
 type Timeline interface {
 	Acceptor
 	Leading
@@ -48,24 +47,17 @@ type Leading interface {
 	Begin(ctx context.Context, bucket message.Bucket, term uint64) error
 	// Sweep moves up to limit messages back to waiting and marks them uncertain: those claimed by leaders of lower
 	// terms, and this term's own claims up to the number last. It returns how many it moved. Fewer than limit means
-	// that none is left. A repeat goes on with the next messages, and its effect covers those only.
-	Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int,
-		now message.Milli) (int, Effect, error)
+	// that none is left. A repeat goes on with the next messages.
+	Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int, now message.Milli) (int, error)
 	// Claim moves due messages to in_flight, limited by count and bytes (but at least one message). Claim is the only
 	// call that must not be repeated: Held finds the messages claimed by a call whose reply was lost.
 	Claim(ctx context.Context, bucket message.Bucket, req Claim) (Claimed, error)
 	// Finish ends claimed messages. Like Return, it acts only on the exact claim that a message names. If the table of
 	// transitions does not allow an end, that message stays claimed and Refused lists it; the others end.
-	//
-	// The effect lists every message that the call changed, and of the others the current version, if the store knows
-	// them: so to wait for it is enough also after a repeat. It lists the messages one by one, so that callers that
-	// share a call can each wait for their own; the journal gets them as one entry. Earlier is empty: the caller of
-	// Return knows when its messages are due.
-	Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []End, now message.Milli) (Effect, error)
+	Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []End, now message.Milli) error
 	// Return puts claimed messages back to waiting, in their bucket or in a lane. It acts only on the exact claim that
-	// Back names, so a return that the store executes late does not undo a later claim. A message that it returns
-	// unchanged is not in the effect.
-	Return(ctx context.Context, bucket message.Bucket, term uint64, back []Back, now message.Milli) (Effect, error)
+	// Back names, so a return that the store executes late does not undo a later claim.
+	Return(ctx context.Context, bucket message.Bucket, term uint64, back []Back, now message.Milli) error
 	// Held lists up to limit claims of a term by uid, after the given uid. The leader compares them with what it has
 	// in flight and returns the rest. The two steps are not one call, which would have to carry all that is in flight.
 	Held(ctx context.Context, bucket message.Bucket, term uint64, after message.UID, limit int) ([]Held, error)

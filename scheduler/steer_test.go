@@ -112,7 +112,7 @@ func TestCancel_ByNameWaitsForTheAttemptInFlight(t *testing.T) {
 		if s := r.Info(second.UID).State; s != message.StateWaiting {
 			t.Fatalf("the retry is %s although in_flight changes nothing", s)
 		}
-		if _, err := r.Store.Finish(t.Context(), 0, 1,
+		if err := r.Store.Finish(t.Context(), 0, 1,
 			[]scheduler.End{{Message: taken[0], State: message.StateDelivered}}, r.Clock.Milli()); err != nil {
 			t.Fatal(err)
 		}
@@ -153,7 +153,7 @@ func TestCancel_OfAPartIsNotAnsweredAsOfNothing(t *testing.T) {
 				t.Fatal(err)
 			}
 			r.Push(scheduler.Push{ID: "order-1", Attempt: 2, Delay: time.Hour})
-			if _, err := r.Store.Return(t.Context(), 0, 1, []scheduler.Back{{UID: first.UID, Claim: 1, Keep: true}},
+			if err := r.Store.Return(t.Context(), 0, 1, []scheduler.Back{{UID: first.UID, Claim: 1, Keep: true}},
 				r.Clock.Milli()); err != nil {
 				t.Fatal(err)
 			}

@@ -323,7 +323,7 @@ func (d *door) end(t testing.TB, state message.State, uncertain bool) {
 	t.Helper()
 	for _, m := range d.claim(t) {
 		e := scheduler.End{Message: m, State: state, Uncertain: uncertain, Reason: "as told"}
-		if _, err := d.timeline.Finish(
+		if err := d.timeline.Finish(
 			t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1, []scheduler.End{e},
 			later); err != nil {
 			t.Fatal(err)

@@ -196,7 +196,7 @@ func TestCancel_SaysWhatReallyHappened(t *testing.T) {
 		{"uncertain", func(d *door) {
 			for _, m := range d.claim(t) {
 				back := scheduler.Back{UID: m.UID, Score: m.Score(), Mark: message.Mark{Uncertain: true}}
-				if _, err := d.timeline.Return(
+				if err := d.timeline.Return(
 					t.Context(), m.UID.Bucket(d.timeline.Buckets()), 1,
 					[]scheduler.Back{back}, 1); err != nil {
 					t.Fatal(err)

@@ -91,11 +91,10 @@ func (l *line) Begin(ctx context.Context, bucket message.Bucket, term uint64) er
 }
 
 func (l *line) Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int,
-	now message.Milli) (int, scheduler.Effect, error) {
-	return call2(ctx, &l.access, of("sweep", bucket), true,
-		func(ctx context.Context) (int, scheduler.Effect, error) {
-			return l.at().Sweep(ctx, bucket, term, last, limit, now)
-		})
+	now message.Milli) (int, error) {
+	return call(ctx, &l.access, of("sweep", bucket), true, func(ctx context.Context) (int, error) {
+		return l.at().Sweep(ctx, bucket, term, last, limit, now)
+	})
 }
 
 func (l *line) Claim(ctx context.Context, bucket message.Bucket, req scheduler.Claim) (scheduler.Claimed, error) {
@@ -105,15 +104,15 @@ func (l *line) Claim(ctx context.Context, bucket message.Bucket, req scheduler.C
 }
 
 func (l *line) Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (scheduler.Effect, error) {
-	return call(ctx, &l.access, of("finish", bucket), true, func(ctx context.Context) (scheduler.Effect, error) {
+	now message.Milli) error {
+	return call0(ctx, &l.access, of("finish", bucket), func(ctx context.Context) error {
 		return l.at().Finish(ctx, bucket, term, ends, now)
 	})
 }
 
 func (l *line) Return(ctx context.Context, bucket message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (scheduler.Effect, error) {
-	return call(ctx, &l.access, of("return", bucket), true, func(ctx context.Context) (scheduler.Effect, error) {
+	now message.Milli) error {
+	return call0(ctx, &l.access, of("return", bucket), func(ctx context.Context) error {
 		return l.at().Return(ctx, bucket, term, back, now)
 	})
 }

@@ -37,7 +37,7 @@ func (a *asked) Trim(ctx context.Context, bucket message.Bucket, term uint64, no
 }
 
 func (a *asked) Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (scheduler.Effect, error) {
+	now message.Milli) error {
 	a.finishes.Add(1)
 	return a.Timeline.Finish(ctx, bucket, term, ends, now)
 }

@@ -347,9 +347,9 @@ type staleConnection struct {
 }
 
 func (s *staleConnection) Finish(ctx context.Context, b message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (scheduler.Effect, error) {
+	now message.Milli) error {
 	if s.stale.Load() {
-		return scheduler.Effect{}, scheduler.ErrUncertified
+		return scheduler.ErrUncertified
 	}
 	return s.Timeline.Finish(ctx, b, term, ends, now)
 }

@@ -49,8 +49,8 @@ type lostReturn struct {
 }
 
 func (s *lostReturn) Return(ctx context.Context, b message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (scheduler.Effect, error) {
-	made, err := s.Timeline.Return(ctx, b, term, back, now)
+	now message.Milli) error {
+	err := s.Timeline.Return(ctx, b, term, back, now)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err == nil && s.lost > 0 {
@@ -59,9 +59,9 @@ func (s *lostReturn) Return(ctx context.Context, b message.Bucket, term uint64, 
 		case <-ctx.Done():
 		case <-time.After(time.Second):
 		}
-		return scheduler.Effect{}, context.DeadlineExceeded
+		return context.DeadlineExceeded
 	}
-	return made, err
+	return err
 }
 
 // slowNats refuses the first message for now; the others arrive at once and are acknowledged late.

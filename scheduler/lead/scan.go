@@ -125,7 +125,7 @@ func (sc *scanner) begin(ctx context.Context) error {
 				}
 				began = true
 			}
-			n, _, err := sc.l.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.claims[sc.bucket],
+			n, err := sc.l.cfg.Timeline.Sweep(ctx, sc.bucket, sc.l.term, sc.l.claims[sc.bucket],
 				sweepBatch, sc.l.cfg.Clock.Milli())
 			if err != nil {
 				return fmt.Errorf("sweep: %w", err)
@@ -295,7 +295,7 @@ func (sc *scanner) reconcile(ctx context.Context) error {
 			if lost = sc.flight.lost(held); len(lost) == 0 {
 				return nil
 			}
-			if _, err = tl.Return(ctx, sc.bucket, sc.l.term, lost, sc.l.cfg.Clock.Milli()); err != nil {
+			if err = tl.Return(ctx, sc.bucket, sc.l.term, lost, sc.l.cfg.Clock.Milli()); err != nil {
 				return fmt.Errorf("return lost claims: %w", err)
 			}
 			return nil

@@ -142,7 +142,7 @@ func (st *settler) write(ctx context.Context) error {
 	for len(st.ends) > 0 {
 		ends := st.ends[:st.finishable()]
 		if err := st.l.call(ctx, func(ctx context.Context) error {
-			_, err := tl.Finish(ctx, st.bucket, st.l.term, ends, cfg.Clock.Milli())
+			err := tl.Finish(ctx, st.bucket, st.l.term, ends, cfg.Clock.Milli())
 			return err
 		}); err != nil {
 			return fmt.Errorf("finish %d: %w", len(ends), err)
@@ -153,7 +153,7 @@ func (st *settler) write(ctx context.Context) error {
 	for len(st.back) > 0 {
 		back := st.back[:min(len(st.back), settleBatch)]
 		if err := st.l.call(ctx, func(ctx context.Context) error {
-			_, err := tl.Return(ctx, st.bucket, st.l.term, back, cfg.Clock.Milli())
+			err := tl.Return(ctx, st.bucket, st.l.term, back, cfg.Clock.Milli())
 			return err
 		}); err != nil {
 			return fmt.Errorf("return %d: %w", len(back), err)
@@ -180,7 +180,7 @@ func (st *settler) forbidden(e scheduler.End) bool {
 		return false
 	}
 	err := st.l.call(context.Background(), func(ctx context.Context) error {
-		_, err := st.l.cfg.Timeline.Finish(ctx, st.bucket, st.l.term, []scheduler.End{e},
+		err := st.l.cfg.Timeline.Finish(ctx, st.bucket, st.l.term, []scheduler.End{e},
 			st.l.cfg.Clock.Milli())
 		return err
 	})

@@ -408,8 +408,7 @@ func (m *model) drain() {
 		m.terms[b]++
 		term := m.terms[b]
 		m.step(fmt.Sprintf("sweep of bucket %d at last", b), func(tl scheduler.Timeline) string {
-			n, made, err := tl.Sweep(m.ctx, b, term, 0, wide, m.now)
-			m.covers(tl, b, made)
+			n, err := tl.Sweep(m.ctx, b, term, 0, wide, m.now)
 			return fmt.Sprint(n, short(err))
 		}, false, nil)
 		names := m.look(m.ref).lanes[b]

@@ -78,7 +78,7 @@ var refusePromises = []promise{
 		}
 		t.end(0, none...)
 		refused(1)
-		_, _, err := t.tl.Sweep(t.Context(), 0, t.term+1, 0, 10, t.now)
+		_, err := t.tl.Sweep(t.Context(), 0, t.term+1, 0, 10, t.now)
 		t.must("sweep", err)
 		t.term++
 		refused(0)

@@ -220,7 +220,7 @@ var settlePromises = []promise{
 		first, second := t.take(Message(1)), t.take(Message(2))
 		third := t.take(Message(3))
 		for _, want := range []int{2, 0} {
-			n, _, err := t.tl.Sweep(t.Context(), 0, t.term, second.Claim, 10, t.now)
+			n, err := t.tl.Sweep(t.Context(), 0, t.term, second.Claim, 10, t.now)
 			t.must("sweep", err)
 			if n != want {
 				t.Fatalf("swept %d, want %d", n, want)

@@ -17,7 +17,7 @@ var leaderCalls = []struct {
 		return t.tl.Begin(t.Context(), 0, term)
 	}},
 	{"sweep", func(t *trial, term uint64, _ *message.Message) error {
-		_, _, err := t.tl.Sweep(t.Context(), 0, term, 0, 10, t.now)
+		_, err := t.tl.Sweep(t.Context(), 0, term, 0, 10, t.now)
 		return err
 	}},
 	{"claim", func(t *trial, term uint64, _ *message.Message) error {
@@ -31,17 +31,17 @@ var leaderCalls = []struct {
 		return err
 	}},
 	{"finish", func(t *trial, term uint64, m *message.Message) error {
-		_, err := t.tl.Finish(t.Context(), 0, term,
+		err := t.tl.Finish(t.Context(), 0, term,
 			[]scheduler.End{{Message: m, State: message.StateDelivered}}, t.now)
 		return err
 	}},
 	{"return", func(t *trial, term uint64, m *message.Message) error {
-		_, err := t.tl.Return(t.Context(), 0, term,
+		err := t.tl.Return(t.Context(), 0, term,
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Score: m.Score()}}, t.now)
 		return err
 	}},
 	{"return that keeps", func(t *trial, term uint64, m *message.Message) error {
-		_, err := t.tl.Return(t.Context(), 0, term,
+		err := t.tl.Return(t.Context(), 0, term,
 			[]scheduler.Back{{UID: m.UID, Claim: m.Claim, Keep: true}}, t.now)
 		return err
 	}},

@@ -162,7 +162,7 @@ func (t *trial) finish(state message.State, messages ...*message.Message) {
 // end ends claimed messages of a bucket.
 func (t *trial) end(bucket message.Bucket, ends ...scheduler.End) {
 	t.Helper()
-	_, err := t.tl.Finish(t.Context(), bucket, t.term, ends, t.now)
+	err := t.tl.Finish(t.Context(), bucket, t.term, ends, t.now)
 	t.must("finish", err)
 }
 
@@ -199,13 +199,13 @@ func (t *trial) back(m *message.Message, b scheduler.Back) {
 // returned returns claimed messages of a bucket to waiting.
 func (t *trial) returned(bucket message.Bucket, back ...scheduler.Back) {
 	t.Helper()
-	_, err := t.tl.Return(t.Context(), bucket, t.term, back, t.now)
+	err := t.tl.Return(t.Context(), bucket, t.term, back, t.now)
 	t.must("return", err)
 }
 
 func (t *trial) sweep(bucket message.Bucket, limit int) int {
 	t.Helper()
-	n, _, err := t.tl.Sweep(t.Context(), bucket, t.term, 0, limit, t.now)
+	n, err := t.tl.Sweep(t.Context(), bucket, t.term, 0, limit, t.now)
 	t.must("sweep", err)
 	return n
 }

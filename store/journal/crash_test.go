@@ -258,7 +258,7 @@ func (c *crashes) finish(t *rapid.T) {
 	m := c.oneClaimed(t)
 	end := scheduler.End{Message: m, State: message.StateDelivered, Stream: "S", Sequence: c.claim,
 		Uncertain: m.Mark.Uncertain}
-	_, err := c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), c.term, []scheduler.End{end}, c.now)
+	err := c.tl.Finish(c.ctx, m.UID.Bucket(crashBuckets), c.term, []scheduler.End{end}, c.now)
 	c.must("finish", err)
 }
 
@@ -293,7 +293,7 @@ func (c *crashes) park(t *rapid.T) {
 }
 
 func (c *crashes) goBack(b scheduler.Back) {
-	_, err := c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), c.term, []scheduler.Back{b}, c.now)
+	err := c.tl.Return(c.ctx, b.UID.Bucket(crashBuckets), c.term, []scheduler.Back{b}, c.now)
 	c.must("return", err)
 }
 
@@ -358,7 +358,7 @@ func (c *crashes) newLeader(t *rapid.T) {
 	c.recover()
 	for b := range crashBuckets {
 		for {
-			n, _, err := c.tl.Sweep(c.ctx, b, c.term, 0, 2, c.now)
+			n, err := c.tl.Sweep(c.ctx, b, c.term, 0, 2, c.now)
 			c.must("sweep", err)
 			if n < 2 {
 				break

@@ -42,7 +42,7 @@ func TestRecovery_BringsBackWhatDiedLongAgo(t *testing.T) {
 	if err != nil || len(got.Messages) != 1 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}
-	if _, err := i.tl.Finish(ctx, 0, 1, []scheduler.End{
+	if err := i.tl.Finish(ctx, 0, 1, []scheduler.End{
 		{Message: got.Messages[0], State: message.StateDead, Reason: "refused"}}, longAgo); err != nil {
 		t.Fatal(err)
 	}

@@ -199,7 +199,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 	}
 	// One is edited; another, which the replica holds as claimed, is given back as it was and then edited.
 	back := []scheduler.Back{{UID: claimed.UID, Claim: 1, Keep: true}}
-	if _, err := old.tl.Return(ctx, 0, 1, back, schedulertest.Start); err != nil {
+	if err := old.tl.Return(ctx, 0, 1, back, schedulertest.Start); err != nil {
 		t.Fatal(err)
 	}
 	const sooner, later = 900 * time.Hour, 1100 * time.Hour

@@ -135,7 +135,7 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 			}
 			rollBack := w.snapshot(t)
 			w.now += 10
-			_, err := w.tl.Return(t.Context(), 0, 1,
+			err := w.tl.Return(t.Context(), 0, 1,
 				[]scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}}, w.now)
 			w.must("return", err)
 			change.do(w, m)
@@ -237,7 +237,7 @@ func TestRecovery_CertifiesNoBucketAgainThatIsAtWork(t *testing.T) {
 		}
 		w.now += 10
 		// The change is written under the certification of the first mend.
-		_, err := w.tl.Finish(t.Context(), 0, 3,
+		err := w.tl.Finish(t.Context(), 0, 3,
 			[]scheduler.End{{Message: m, State: message.StateDelivered}}, w.now)
 		w.must("finish", err)
 		working, delivered = "", delivered+1

@@ -53,11 +53,11 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			}
 			m := claimed(1)
 			mark := message.Mark{Uncertain: true, Changes: m.Mark.Changes + 1}
-			_, err = tl.Return(t.Context(), bucket, 1, []scheduler.Back{
+			err = tl.Return(t.Context(), bucket, 1, []scheduler.Back{
 				{UID: m.UID, Claim: 1, Score: m.Score(), Mark: mark, Message: m, Reason: "unknown"}}, now)
 			must("return", err)
 			m = claimed(2)
-			_, err = tl.Finish(t.Context(), bucket, 1,
+			err = tl.Finish(t.Context(), bucket, 1,
 				[]scheduler.End{{Message: m, State: message.StateDead, Uncertain: m.Mark.Uncertain}}, now)
 			must("finish", err)
 			if got, err := tl.Requeue(t.Context(), old.UID, 0, again, now); err != nil ||

@@ -506,7 +506,7 @@ func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 		if err != nil || len(c.Messages) != 1 {
 			w.Fatalf("claim at the limit: %+v, %v", c, err)
 		}
-		if _, err := w.tl.Finish(w.Context(), 0, 1, []scheduler.End{
+		if err := w.tl.Finish(w.Context(), 0, 1, []scheduler.End{
 			{Message: c.Messages[0], State: message.StateDelivered}}, schedulertest.Start); err != nil {
 			w.Fatalf("finish at the limit: %v", err)
 		}

@@ -61,7 +61,7 @@ func BenchmarkTimeline_DrainsAMillion(b *testing.B) {
 			for i, m := range c.Messages {
 				ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 			}
-			if _, err := tl.Finish(b.Context(), 0, 1, ends, 2e9); err != nil {
+			if err := tl.Finish(b.Context(), 0, 1, ends, 2e9); err != nil {
 				b.Fatal(err)
 			}
 			n = len(c.Messages)

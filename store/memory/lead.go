@@ -19,7 +19,7 @@ func (t *Timeline) Begin(ctx context.Context, n message.Bucket, term uint64) err
 
 // Sweep moves back to waiting what lower terms had claimed, and this term up to the claim with the number last.
 func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint64, limit int,
-	now message.Milli) (count int, made scheduler.Effect, err error) {
+	now message.Milli) (count int, err error) {
 	err = t.under(ctx, n, term, func(b *bucket) error {
 		var over []slot
 		for _, s := range b.claimed {
@@ -43,10 +43,9 @@ func (t *Timeline) Sweep(ctx context.Context, n message.Bucket, term, last uint6
 				Uncertain: true, Refusals: e.message.Mark.Refusals, Kind: message.KindSwept,
 				Reason: message.KindSwept.Words("", true)})
 		}
-		made = t.effect(n, b, nil)
 		return nil
 	})
-	return count, made, err
+	return count, err
 }
 
 // Claim moves due messages to in_flight.
@@ -95,9 +94,8 @@ func (b *bucket) held(e *entry, term, claim uint64) bool {
 
 // Finish ends claimed messages.
 func (t *Timeline) Finish(ctx context.Context, n message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (made scheduler.Effect, err error) {
-	err = t.under(ctx, n, term, func(b *bucket) error {
-		var left []scheduler.Recorded
+	now message.Milli) error {
+	return t.under(ctx, n, term, func(b *bucket) error {
 		for i := range ends {
 			end := &ends[i]
 			e := b.entries[end.Message.UID]
@@ -110,32 +108,22 @@ func (t *Timeline) Finish(ctx context.Context, n message.Bucket, term uint64, en
 				change := record.Ended(end)
 				change.At, change.Term = now, term
 				b.note(change)
-			default:
-				if held {
-					b.refuse(e, end.State, end.Kind, now)
-				}
-				left = append(left, scheduler.Recorded{UID: e.uid, Version: e.version})
+			case held:
+				b.refuse(e, end.State, end.Kind, now)
 			}
 		}
-		made = t.effect(n, b, left)
 		return nil
 	})
-	return made, err
 }
 
 // Return puts claimed messages back to waiting.
 func (t *Timeline) Return(ctx context.Context, n message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (made scheduler.Effect, err error) {
-	err = t.under(ctx, n, term, func(b *bucket) error {
-		var left []scheduler.Recorded
+	now message.Milli) error {
+	return t.under(ctx, n, term, func(b *bucket) error {
 		for i := range back {
 			r := &back[i]
 			e := b.entries[r.UID]
-			if e == nil {
-				continue
-			}
-			if !b.held(e, term, r.Claim) {
-				left = append(left, scheduler.Recorded{UID: e.uid, Version: e.version})
+			if e == nil || !b.held(e, term, r.Claim) {
 				continue
 			}
 			score, mark := r.Score, r.Mark
@@ -153,10 +141,8 @@ func (t *Timeline) Return(ctx context.Context, n message.Bucket, term uint64, ba
 				b.note(change)
 			}
 		}
-		made = t.effect(n, b, left)
 		return nil
 	})
-	return made, err
 }
 
 // Held lists what a holder has claimed. It scans every claim of the bucket, because it is called only after a reply was

@@ -68,7 +68,7 @@ func (t *Timeline) Leased(ctx context.Context, n message.Bucket, cursor string,
 // Reclaim returns every claim to waiting.
 func (t *Timeline) Reclaim(ctx context.Context, n message.Bucket, term uint64, limit int,
 	now message.Milli) (int, error) {
-	count, _, err := t.Sweep(ctx, n, term, math.MaxUint64, limit, now)
+	count, err := t.Sweep(ctx, n, term, math.MaxUint64, limit, now)
 	return count, err
 }
 

@@ -39,7 +39,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 				return err
 			},
 			"begin": func() error { return tl.Begin(ctx, 0, 1) },
-			"sweep": func() error { _, _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
+			"sweep": func() error { _, err := tl.Sweep(ctx, 0, 1, 0, 10, schedulertest.Start); return err },
 			"claim": func() error {
 				_, err := tl.Claim(
 					ctx,
@@ -55,12 +55,12 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 				return err
 			},
 			"finish": func() error {
-				_, err := tl.Finish(ctx, 0, 1,
+				err := tl.Finish(ctx, 0, 1,
 					[]scheduler.End{{Message: m, State: message.StateDelivered}}, schedulertest.Start)
 				return err
 			},
 			"return": func() error {
-				_, err := tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
+				err := tl.Return(ctx, 0, 1, []scheduler.Back{{UID: m.UID, Claim: 1, Keep: true}},
 					schedulertest.Start)
 				return err
 			},

@@ -395,23 +395,6 @@ func unpackMark(s string) (message.Mark, error) {
 	return mark, nil
 }
 
-// versionOf returns the version of a message by its mark or, once it has ended, by its record, of which the first
-// endFixedLen bytes suffice. It returns 0 if that cannot be read.
-func versionOf(record, mark string) uint64 {
-	r := reader{s: record}
-	if form := r.byte(); form == endedVersion {
-		r.at = endFixedLen - 4
-		return uint64(r.uint32())
-	} else if form != packedVersion {
-		return 0
-	}
-	m, err := unpackMark(mark)
-	if err != nil {
-		return 0
-	}
-	return 1 + uint64(m.Changes)
-}
-
 // reader reads a record from the front. Past the record's end it sets bad and returns zeros.
 type reader struct {
 	s   string

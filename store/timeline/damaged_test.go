@@ -78,7 +78,7 @@ func TestClaim_ListsWhatCannotBeRead(t *testing.T) {
 			t.Fatalf("%q: held are %+v", packed, held)
 		}
 		b.wantUnreadable(bad, message.StateInFlight)
-		b.settled(b.Return(t.Context(), 0, 1,
+		b.must(b.Return(t.Context(), 0, 1,
 			[]scheduler.Back{{UID: good.UID, Claim: 7, Score: good.Score()}}, 30))
 		b.claim(1)
 		if b.packed(bad) != packed {
@@ -106,7 +106,7 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 			claimed := b.claim(2)
 			b.spoil(bad, packed)
 			if swept {
-				n, _, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+				n, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
 				b.must(err)
 				if n != 2 {
 					t.Errorf("%q: swept %d", packed, n)
@@ -117,7 +117,7 @@ func TestReturnAndSweep_ListWhatCannotBeRead(t *testing.T) {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
 				for range 2 {
-					b.settled(b.Return(t.Context(), 0, 1, back, 50))
+					b.must(b.Return(t.Context(), 0, 1, back, 50))
 				}
 			}
 			term := uint64(1)
@@ -316,7 +316,7 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 			for range 2 {
 				if swept {
 					term = 9
-					_, _, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+					_, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
 					b.must(err)
 					continue
 				}
@@ -324,7 +324,7 @@ func TestReturnAndSweep_KeepAMessageWhoseNextCannotBeRead(t *testing.T) {
 				for i, m := range claimed {
 					back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Keep: true}
 				}
-				b.settled(b.Return(t.Context(), 0, 1, back, 50))
+				b.must(b.Return(t.Context(), 0, 1, back, 50))
 			}
 			held, err := b.Held(t.Context(), 0, term, "", 10)
 			b.must(err)
@@ -480,7 +480,7 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		b.add(flies, bad)
 		flying := b.claim(2)
 		packed := garbage(b.packed(bad)[:17+1+len(bad.Topic)+2])[i]
-		b.settled(b.Return(t.Context(), 0, 1,
+		b.must(b.Return(t.Context(), 0, 1,
 			[]scheduler.Back{{UID: bad.UID, Claim: flying[1].Claim, Keep: true}}, 30))
 		for _, m := range []*message.Message{bad, gone, flies} {
 			b.spoil(m, packed)
@@ -513,7 +513,7 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		// One of the two is in flight no more, so that the script counts by topic itself.
 		ends := []scheduler.End{{Message: flying[0], State: message.StateDelivered},
 			{Message: flying[1], State: message.StateDelivered}}
-		b.settled(b.Finish(t.Context(), 0, 1, ends, 60))
+		b.must(b.Finish(t.Context(), 0, 1, ends, 60))
 		if n := b.rdb.HGet(t.Context(), b.key("counts"), bad.Topic).Val(); n != "2 1" {
 			t.Errorf("%q: the topic counts %q", packed, n)
 		}

@@ -28,20 +28,20 @@ func (t *Redis) Begin(ctx context.Context, bucket message.Bucket, term uint64) e
 
 // Sweep moves back to waiting the messages that lower terms, or earlier runs of this term, had claimed.
 func (t *Redis) Sweep(ctx context.Context, bucket message.Bucket, term, last uint64, limit int,
-	now message.Milli) (int, scheduler.Effect, error) {
+	now message.Milli) (int, error) {
 	return t.sweep(ctx, bucket, term, limit, text(last), now)
 }
 
 func (t *Redis) sweep(ctx context.Context, bucket message.Bucket, term uint64, limit int, which string,
-	now message.Milli) (int, scheduler.Effect, error) {
+	now message.Milli) (int, error) {
 	c := &call{bucket: bucket, script: "sweep", entry: t.context(ctx, term, now),
 		args: []any{text(term), limit, which, int64(now)}}
 	a := t.run(ctx, c)
 	n, entry, changes := a.count("moved"), a.text("entry"), a.list("changes").changes()
 	if err := a.done(); err != nil {
-		return 0, scheduler.Effect{}, err
+		return 0, err
 	}
-	return n, t.effect(c, changes), t.wrote(c, entry, changes)
+	return n, t.wrote(c, entry, changes)
 }
 
 // Claim moves due messages to StateInFlight.
@@ -85,9 +85,9 @@ func (t *Redis) Claim(ctx context.Context, bucket message.Bucket, req scheduler.
 
 // Finish ends claimed messages.
 func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (scheduler.Effect, error) {
+	now message.Milli) error {
 	if len(ends) == 0 {
-		return scheduler.Effect{}, nil
+		return nil
 	}
 	topics := topicsOf(len(ends), func(i int) string { return ends[i].Message.Topic })
 	args := make([]any, 5, 5+2*len(topics)+4*len(ends))
@@ -102,7 +102,7 @@ func (t *Redis) Finish(ctx context.Context, bucket message.Bucket, term uint64, 
 	for i := range ends {
 		record, err := packEnd(&ends[i], now)
 		if err != nil {
-			return scheduler.Effect{}, err
+			return err
 		}
 		args = append(args, args[first+i], record)
 	}
@@ -132,28 +132,20 @@ func (t *Redis) ended(ends []scheduler.End) []record.Change {
 }
 
 // settle runs finish or return. These scripts answer how many messages were settled, which ones if not all, the entry
-// they wrote, the messages that they found settled, and any other changes they made.
-func (t *Redis) settle(ctx context.Context, c *call, changes []record.Change) (scheduler.Effect, error) {
+// they wrote, and any other changes they made.
+func (t *Redis) settle(ctx context.Context, c *call, changes []record.Change) error {
 	a := t.run(ctx, c)
-	settled, some, entry, unchanged := a.count("settled"), a.text("some"), a.text("entry"), a.list("unchanged")
+	settled, some, entry := a.count("settled"), a.text("some"), a.text("entry")
 	if settled == 0 {
 		changes = nil
 	} else if some != "" {
 		changes = only(changes, uidSet(some))
 	}
 	changes = append(changes, a.changes()...)
-	made := t.effect(c, changes)
-	for unchanged.more() {
-		uid, version := message.UID(unchanged.text("uid")), versionOf(unchanged.text("record"), unchanged.text("mark"))
-		if version > 0 {
-			made.Changes = append(made.Changes, scheduler.Recorded{UID: uid, Version: version,
-				Bucket: c.bucket, Number: c.number})
-		}
-	}
 	if err := a.done(); err != nil {
-		return scheduler.Effect{}, err
+		return err
 	}
-	return made, t.wrote(c, entry, changes)
+	return t.wrote(c, entry, changes)
 }
 
 // effect covers the changes of a call. It is zero if no journal is kept.
@@ -172,9 +164,9 @@ func (t *Redis) effect(c *call, changes []record.Change) (made scheduler.Effect)
 // Return releases claimed messages, in their order. If two messages of one name are returned together, the script
 // decides which of them ends.
 func (t *Redis) Return(ctx context.Context, bucket message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (scheduler.Effect, error) {
+	now message.Milli) error {
 	if len(back) == 0 {
-		return scheduler.Effect{}, nil
+		return nil
 	}
 	args := make([]any, 3, 3+4*len(back))
 	var changes []record.Change

@@ -113,11 +113,11 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 		t.Fatalf("claim: %d messages, %v", len(got.Messages), err)
 	}
 	m := got.Messages[0]
-	if _, err := tl.Return(ctx, 0, 1, []scheduler.Back{
+	if err := tl.Return(ctx, 0, 1, []scheduler.Back{
 		{UID: m.UID, Score: m.Score(), Mark: message.Mark{Uncertain: true, Lane: "js:ORDERS"}}}, 1); err != nil {
 		t.Fatalf("park: %v", err)
 	}
-	if n, _, err := tl.Sweep(ctx, 0, 2, 0, 100, 1); err != nil || n != 9 {
+	if n, err := tl.Sweep(ctx, 0, 2, 0, 100, 1); err != nil || n != 9 {
 		t.Fatalf("sweep: %d, %v", n, err)
 	}
 	left := len(kept) - 1
@@ -135,7 +135,7 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 			for i, m := range got.Messages {
 				ends[i] = scheduler.End{Message: m, State: message.StateDelivered}
 			}
-			if _, err := tl.Finish(ctx, 0, 2, ends, 3); err != nil {
+			if err := tl.Finish(ctx, 0, 2, ends, 3); err != nil {
 				t.Fatalf("finish while full: %v", err)
 			}
 			left -= len(ends)

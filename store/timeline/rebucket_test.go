@@ -133,7 +133,7 @@ func (w *town) populate(n int) {
 			for _, m := range claimed {
 				all = append(all, scheduler.End{Message: m, State: state, Reason: "why"})
 			}
-			_, err := w.Finish(ctx, b, w.term, all, townNow)
+			err := w.Finish(ctx, b, w.term, all, townNow)
 			w.must(err)
 		}
 	}
@@ -146,7 +146,7 @@ func (w *town) populate(n int) {
 			back = append(back, scheduler.Back{UID: m.UID, Claim: 3, Score: m.Score() + int64(i%2)<<20,
 				Mark: message.Mark{Changes: 1, Lane: "STREAM"}, Message: m, Kind: message.KindParked})
 		}
-		_, err := w.Return(ctx, b, w.term, back, townNow)
+		err := w.Return(ctx, b, w.term, back, townNow)
 		w.must(err)
 	}
 	w.claim(4, 1000) // in flight

@@ -40,7 +40,7 @@ func (t *Redis) Claims(ctx context.Context, bucket message.Bucket, after message
 // Reclaim returns every claimed message to waiting.
 func (t *Redis) Reclaim(ctx context.Context, bucket message.Bucket, term uint64, limit int,
 	now message.Milli) (int, error) {
-	n, _, err := t.sweep(ctx, bucket, term, limit, "all", now)
+	n, err := t.sweep(ctx, bucket, term, limit, "all", now)
 	return n, err
 }
 

@@ -125,7 +125,7 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	if err != nil || c.Code != scheduler.CancelInFlight {
 		t.Fatalf("cancel in flight: %+v, %v", c, err)
 	}
-	if n, _, err := tl.Sweep(ctx, 0, 8, 0, 10, 12); err != nil || n != 1 {
+	if n, err := tl.Sweep(ctx, 0, 8, 0, 10, 12); err != nil || n != 1 {
 		t.Fatalf("sweep: %d, %v", n, err)
 	}
 	c, err = tl.Cancel(ctx, m.UID, 12)

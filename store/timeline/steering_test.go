@@ -59,12 +59,6 @@ func (b *bare) must(err error) {
 	}
 }
 
-// settled fails the test if a Finish or Return failed.
-func (b *bare) settled(_ scheduler.Effect, err error) {
-	b.Helper()
-	b.must(err)
-}
-
 // key returns a key of the bucket.
 func (b *bare) key(name string) string { return "{" + b.ns + ":0}:" + name }
 
@@ -103,7 +97,7 @@ func (b *bare) finish(state message.State, messages ...*message.Message) {
 	for i, m := range messages {
 		ends[i] = scheduler.End{Message: m, State: state, Reason: "so it went"}
 	}
-	b.settled(b.Finish(b.Context(), 0, 1, ends, 20))
+	b.must(b.Finish(b.Context(), 0, 1, ends, 20))
 }
 
 // left returns the bucket's keys that are not empty.
@@ -164,7 +158,7 @@ func TestRedis_KeepsNothingOfWhatMergedWhenAllIsOver(t *testing.T) {
 	if n := b.rdb.HLen(t.Context(), b.key("next")).Val(); n != 1 {
 		t.Fatalf("%d stand in next, want one", n)
 	}
-	b.settled(b.Return(t.Context(), 0, 1,
+	b.must(b.Return(t.Context(), 0, 1,
 		[]scheduler.Back{{UID: first.UID, Claim: 7, Keep: true}}, 30))
 	found, err := b.Find(t.Context(), scheduler.Ref{UID: first.UID})
 	b.must(err)
@@ -200,18 +194,18 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 	for name, end := range map[string]func(*bare, *message.Message){
 		"finished": func(b *bare, m *message.Message) { b.finish(message.StateDelivered, m) },
 		"returned": func(b *bare, m *message.Message) {
-			b.settled(b.Return(b.Context(), 0, 1,
+			b.must(b.Return(b.Context(), 0, 1,
 				[]scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
 		},
 		"swept": func(b *bare, m *message.Message) {
-			_, _, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
+			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 		},
 		"canceled": func(b *bare, m *message.Message) {
 			// the later gives way
-			b.settled(b.Return(b.Context(), 0, 1,
+			b.must(b.Return(b.Context(), 0, 1,
 				[]scheduler.Back{{UID: m.UID, Claim: 7, Keep: true}}, 30))
-			_, _, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
+			_, err := b.Sweep(b.Context(), 0, 2, 0, 10, 30)
 			b.must(err)
 			b.must(b.rdb.HSet(b.Context(), b.key("mark"), string(m.UID), "1:0:1:").Err()) // uncertain
 			b.add(b.message(func(m *message.Message) { m.ID, m.Merge = "order-1", message.MergeKeep }))
@@ -426,13 +420,13 @@ func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
 	want("added", "3")
 	claimed := b.claim(3)
 	want("claimed", "3")
-	b.settled(b.Return(t.Context(), 0, 1,
+	b.must(b.Return(t.Context(), 0, 1,
 		[]scheduler.Back{{UID: claimed[0].UID, Claim: 7, Keep: true}}, 30))
 	want("returned", "3")
 	b.finish(message.StateDead, claimed[1], claimed[2])
 	want("dead", "1 2")
 	b.claim(1)
-	_, _, err := b.Sweep(t.Context(), 0, 2, 0, 10, 30)
+	_, err := b.Sweep(t.Context(), 0, 2, 0, 10, 30)
 	b.must(err)
 	want("swept", "1 2")
 	_, _, err = b.Purge(t.Context(), 0, []message.UID{claimed[1].UID}, 40)
@@ -547,7 +541,7 @@ func TestCounts_MissNoTopicWhileOthersMove(t *testing.T) {
 		for _, m := range claimed[:50] {
 			back = append(back, scheduler.Back{UID: m.UID, Claim: 7, Keep: true})
 		}
-		b.settled(b.Return(t.Context(), 0, 1, back, 30))
+		b.must(b.Return(t.Context(), 0, 1, back, 30))
 		b.finish(message.StateDelivered, claimed[50:]...)
 		b.finish(message.StateDelivered, b.claim(50)...)
 	}
@@ -732,7 +726,7 @@ func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
 		want := message.Transition{From: message.StateDelivered, To: message.StateWaiting}
 		if swept {
 			want.Kind = message.KindSwept
-			n, _, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
+			n, err := b.Sweep(t.Context(), 0, 9, 0, 100, 50)
 			b.must(err)
 			if n != 2 {
 				t.Errorf("swept %d", n)
@@ -742,7 +736,7 @@ func TestReturnAndSweep_LeaveAnEndedMessageAsItIs(t *testing.T) {
 			for i, m := range claimed {
 				back[i] = scheduler.Back{UID: m.UID, Claim: m.Claim, Score: m.Score()}
 			}
-			b.settled(b.Return(t.Context(), 0, 1, back, 50))
+			b.must(b.Return(t.Context(), 0, 1, back, 50))
 		}
 		for m, state := range map[*message.Message]message.State{good: message.StateWaiting,
 			bad: message.StateDelivered} {

@@ -331,8 +331,8 @@ func (s *Recorded) Of(uid message.UID) []record.Change {
 }
 
 func (s *Recorded) Finish(ctx context.Context, bucket message.Bucket, term uint64, ends []scheduler.End,
-	now message.Milli) (scheduler.Effect, error) {
-	made, err := s.Timeline.Finish(ctx, bucket, term, ends, now)
+	now message.Milli) error {
+	err := s.Timeline.Finish(ctx, bucket, term, ends, now)
 	for i := range ends {
 		if err == nil {
 			s.keep(record.Ended(&ends[i]))
@@ -344,18 +344,18 @@ func (s *Recorded) Finish(ctx context.Context, bucket message.Bucket, term uint6
 			s.mu.Unlock()
 		}
 	}
-	return made, err
+	return err
 }
 
 func (s *Recorded) Return(ctx context.Context, bucket message.Bucket, term uint64, back []scheduler.Back,
-	now message.Milli) (scheduler.Effect, error) {
-	made, err := s.Timeline.Return(ctx, bucket, term, back, now)
+	now message.Milli) error {
+	err := s.Timeline.Return(ctx, bucket, term, back, now)
 	for i := range back {
 		if err == nil && back[i].Message != nil {
 			s.keep(record.Returned(&back[i]))
 		}
 	}
-	return made, err
+	return err
 }
 
 // KeptJournal keeps everything, while it is there.

@@ -3,10 +3,9 @@
 -- ARGV 1 term  2 now in ms  3 how many  4 what goes to the outbox  5 how many topics;
 --      then for each topic: name, how many end; then the uids; then uid and record
 --      of its end for each, then the claim that holds each, in the same order
--- Result: how many were ended; if not all, their uids; entry of
---      the outbox; if one is kept, the others by lib.lua's unchanged
+-- Result: how many were ended; if not all, their uids; entry of the outbox
 -- Outbox: ARGV 4, and if not all were ended the uids of those that were.
--- Twice: the second time those claims are over, and the ends are listed as unchanged.
+-- Twice: the second time those claims are over.
 local stale = check(ARGV[1])
 if stale then return stale end
 local n, topics = tonumber(ARGV[3]), tonumber(ARGV[5])
@@ -59,7 +58,7 @@ each(n, 1000, function(from, to)
   end
 end)
 
-local ended, only, others = n, {}, {}
+local ended, only = n, {}
 if all then -- nearly always: no list is needed, and the counts given by topic apply
   each(n, 1000, function(from, to)
     finish(ARGV, base + from, base + to, ARGV, base + n + 2 * from - 1, base + n + 2 * to)
@@ -76,8 +75,6 @@ else
         push(pairs, uid, record)
         -- The topic is read from the record of the end: the stored record may be damaged.
         if redis.call('HEXISTS', MSG, uid) == 1 then tally(topic(content(record)), -1) end
-      elseif CONTEXT ~= '' then
-        unchanged(others, uid)
       end
     end
     if #list > 0 then finish(list, 1, #list, pairs, 1, #pairs) end
@@ -94,4 +91,4 @@ if ended > 0 then
     entry = note(ended, #ARGV[4] + #some, 'e', ARGV[4], 'o', some)
   end
 end
-return {tostring(ended), some, entry, others}
+return {tostring(ended), some, entry}

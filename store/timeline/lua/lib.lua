@@ -112,15 +112,6 @@ local function marked(uid, record)
   return live(record) and effective(mark, record) or mark
 end
 
--- unchanged appends to a list the uid of a message that the script leaves as it is, the beginning of its record, and
--- its mark. The caller reads its version from them (codec.go, versionOf).
-local function unchanged(list, uid)
-  local record = redis.call('HGET', MSG, uid)
-  if not record then return end
-  push(list, uid, string.sub(record, 1, 23))
-  list[#list + 1] = redis.call('HGET', MARK, uid) or ''
-end
-
 -- numbers returns the refusals and the changes since acceptance that a mark counts, as digits, or '0' for each if the
 -- mark cannot be read.
 local function numbers(mark)

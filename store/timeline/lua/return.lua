@@ -5,17 +5,16 @@
 --      score '' stands for the message's own; mark '' is none, '=' keeps the mark except for its
 --      lane; a message waits in the lane that its mark names
 -- Result: how many messages wait again or have ended; if not all wait again, the uids
---      of those that do, or '-' for none; entry of the outbox; if one is kept, those that were not
---      held, by lib.lua's unchanged; then uid and record of each that ended
+--      of those that do, or '-' for none; entry of the outbox; then uid and record of each that ended
 -- If another push stands as the next one under a message's name, one of the two ends (lib.lua, comeback). A message
 -- that cannot be read loses its claim and enters no order: otherwise it would be claimed over and over.
 -- Outbox: ARGV 3, and if not all wait again the uids of those that do; then uid
 --      and record of those that ended.
--- Twice: the second time that claim is over, and what was returned is listed as unchanged.
+-- Twice: the second time that claim is over.
 local stale = check(ARGV[1])
 if stale then return stale end
 local n = (#ARGV - 3) / 4
-local back, over, log, lanes, others = {}, 0, {}, {}, {}
+local back, over, log, lanes = {}, 0, {}, {}
 local nexts = redis.call('EXISTS', NEXT) == 1
 for i = 1, n do
   local uid, place, mark, claim = unpack(ARGV, 4 * i, 4 * i + 3)
@@ -50,8 +49,6 @@ for i = 1, n do
       if mark ~= '' then redis.call('HSET', MARK, uid, mark) end
       back[#back + 1] = uid
     end
-  elseif CONTEXT ~= '' then
-    unchanged(others, uid)
   end
 end
 count()
@@ -68,4 +65,4 @@ for i = 1, #log do
   size = size + #log[i]
 end
 if #fields > 0 then entry = note(changes, size, unpack(fields)) end
-return {tostring(#back + over), some, entry, others, unpack(log)}
+return {tostring(#back + over), some, entry, unpack(log)}
