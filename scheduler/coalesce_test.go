@@ -354,7 +354,8 @@ func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 		store := &rig.Shaky{}
 		r := rig.New(t, 1, func(tl scheduler.Timeline) scheduler.Timeline { store.Timeline = tl; return store })
 		a := r.Push(scheduler.Push{Delay: time.Hour})
-		if got, err := store.Timeline.Cancel(t.Context(), a.UID, message.Milli(time.Now().UnixMilli())); err != nil ||
+		now := message.Milli(time.Now().UnixMilli())
+		if got, err := store.Timeline.Cancel(t.Context(), scheduler.Ref{UID: a.UID}, now); err != nil ||
 			got.Code != scheduler.CancelDone {
 			t.Fatalf("cancel: %+v, %v", got, err)
 		}
@@ -370,7 +371,7 @@ func TestAccept_JudgesTheAgeOfAUIDWhenItIsStored(t *testing.T) {
 		accept(scheduler.Push{UID: a.UID})
 		accept(scheduler.Push{})
 		time.Sleep(4 * time.Minute)
-		now := message.Milli(time.Now().UnixMilli())
+		now = message.Milli(time.Now().UnixMilli())
 		if n, err := store.Timeline.Trim(t.Context(), 0, 1, now, 10); err != nil || n != 1 {
 			t.Fatalf("%d ends forgotten, %v; want the first's", n, err)
 		}

@@ -23,14 +23,14 @@ type slowCancel struct {
 	fails func(nth int64) error
 }
 
-func (s *slowCancel) Cancel(ctx context.Context, uid message.UID,
+func (s *slowCancel) Cancel(ctx context.Context, ref scheduler.Ref,
 	now message.Milli) (scheduler.CancelResult, error) {
 	nth := s.begun.Add(1)
 	time.Sleep(10 * time.Millisecond)
 	if s.fails != nil && nth >= s.n {
 		return scheduler.CancelResult{}, s.fails(nth)
 	}
-	result, err := s.Timeline.Cancel(context.WithoutCancel(ctx), uid, now)
+	result, err := s.Timeline.Cancel(context.WithoutCancel(ctx), ref, now)
 	if ctx.Err() != nil {
 		return scheduler.CancelResult{}, fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, context.Cause(ctx))
 	}

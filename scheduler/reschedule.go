@@ -46,9 +46,10 @@ func (s *Scheduler) moveNamed(ctx context.Context, ref Ref, e *Edit) (result Ame
 	if err != nil {
 		return AmendResult{}, nil // the look-up has a word first
 	}
+	a.Named = ref
 	as, err := s.change(ctx, bucket,
 		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
-			result, err = s.cfg.Timeline.AmendNamed(ctx, ref, a, now)
+			result, err = s.cfg.Timeline.Amend(ctx, a, now)
 			return result.Effect(bucket), err
 		})
 	result.Info.Bare = as.bare

@@ -64,10 +64,10 @@ func (s *steps) Find(ctx context.Context, ref scheduler.Ref) ([]message.Info, er
 	return s.Timeline.Find(ctx, ref)
 }
 
-func (s *steps) AmendNamed(ctx context.Context, ref scheduler.Ref, a scheduler.Amend,
+func (s *steps) Amend(ctx context.Context, a scheduler.Amend,
 	now message.Milli) (scheduler.AmendResult, error) {
-	result, err := s.Timeline.AmendNamed(ctx, ref, a, now)
-	if s.lose {
+	result, err := s.Timeline.Amend(ctx, a, now)
+	if s.lose && a.UID == "" {
 		s.lose, result, err = false, scheduler.AmendResult{}, scheduler.ErrOutcomeUnknown
 	}
 	return result, err

@@ -155,7 +155,7 @@ func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, erro
 		var result CancelResult
 		_, err := s.change(ctx, bucket,
 			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
-				result, err = s.cfg.Timeline.CancelNamed(ctx, ref, now)
+				result, err = s.cfg.Timeline.Cancel(ctx, ref, now)
 				return result.Effect(bucket), err
 			})
 		if err != nil {
@@ -239,7 +239,7 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 		}
 		_, err := s.change(ctx, s.of(a.UID),
 			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
-				result, err = s.cfg.Timeline.Cancel(ctx, a.UID, now)
+				result, err = s.cfg.Timeline.Cancel(ctx, Ref{UID: a.UID}, now)
 				return result.Effect(bucket), err
 			})
 		if err == nil && result.Code == CancelUnknown && !a.State.Ended() {

@@ -132,12 +132,14 @@ type secondCancel struct {
 	err   error
 }
 
-func (s *secondCancel) Cancel(ctx context.Context, uid message.UID,
+func (s *secondCancel) Cancel(ctx context.Context, ref scheduler.Ref,
 	now message.Milli) (scheduler.CancelResult, error) {
-	if s.calls++; s.calls > 1 {
-		return scheduler.CancelResult{Code: scheduler.CancelUnknown}, s.err
+	if ref.UID != "" {
+		if s.calls++; s.calls > 1 {
+			return scheduler.CancelResult{Code: scheduler.CancelUnknown}, s.err
+		}
 	}
-	return s.Timeline.Cancel(ctx, uid, now)
+	return s.Timeline.Cancel(ctx, ref, now)
 }
 
 // A cancel that ended one attempt of a name and not the next has changed something, whatever kept it from the next.
@@ -216,14 +218,9 @@ type lostCancel struct {
 	calls   int
 }
 
-func (s *lostCancel) Cancel(ctx context.Context, uid message.UID,
+func (s *lostCancel) Cancel(ctx context.Context, ref scheduler.Ref,
 	now message.Milli) (scheduler.CancelResult, error) {
-	return s.reply(func() (scheduler.CancelResult, error) { return s.Timeline.Cancel(ctx, uid, now) })
-}
-
-func (s *lostCancel) CancelNamed(ctx context.Context, ref scheduler.Ref,
-	now message.Milli) (scheduler.CancelResult, error) {
-	return s.reply(func() (scheduler.CancelResult, error) { return s.Timeline.CancelNamed(ctx, ref, now) })
+	return s.reply(func() (scheduler.CancelResult, error) { return s.Timeline.Cancel(ctx, ref, now) })
 }
 
 func (s *lostCancel) reply(cancel func() (scheduler.CancelResult, error)) (scheduler.CancelResult, error) {

@@ -10,19 +10,18 @@ import (
 // Steering is the part of the timeline that changes waiting and dead messages. Every instance uses it. Each call may be
 // sent twice with the effect of once.
 type Steering interface {
-	// Cancel ends the waiting message with this uid, or reports why it cannot.
-	Cancel(ctx context.Context, uid message.UID, now message.Milli) (CancelResult, error)
-	// CancelNamed and AmendNamed do so in one step for the message of an exact name; AmendNamed changes its due time
-	// alone. They act only on a name with a single attempt that is waiting, certain and not due yet. Otherwise the
-	// message is unknown to them, and the caller must look it up.
-	CancelNamed(ctx context.Context, ref Ref, now message.Milli) (CancelResult, error)
-	AmendNamed(ctx context.Context, ref Ref, a Amend, now message.Milli) (AmendResult, error)
+	// Cancel ends a waiting message, or reports why it cannot.
+	//
+	// The message is that of a uid, or without one in one step that of an exact name, for Cancel and Amend alike. By name
+	// they act only on a single attempt that is waiting, certain and not due yet. Otherwise the message is unknown to
+	// them, and the caller must look it up.
+	Cancel(ctx context.Context, ref Ref, now message.Milli) (CancelResult, error)
 	// Bury leaves a tombstone for ref's id on ref's topic, which must be set: in the bucket of its key if the key is
 	// set, else in every bucket. A push of that id stored in the intake stream at or before sequence, and stamped no
 	// more than two seconds after now, is accepted as canceled. If a message under that name has appeared meanwhile,
 	// Bury leaves it alone and returns its uid. It returns ErrAmbiguousID if more than MaxNamesOfID keys have the id.
 	Bury(ctx context.Context, ref Ref, sequence uint64, now message.Milli) (found []message.UID, err error)
-	// Amend changes the waiting message, or returns why it did not.
+	// Amend changes the waiting message, or returns why it did not. By name it changes the due time alone.
 	Amend(ctx context.Context, a Amend, now message.Milli) (AmendResult, error)
 	// Browse looks at up to q.Limit messages of a bucket, ordered by time: the waiting ones (in the bucket first, then
 	// lane by lane) or the dead ones. Messages in flight are not among them.
@@ -70,6 +69,8 @@ type Pausing interface {
 // Amend describes a change of a waiting message.
 type Amend struct {
 	UID message.UID
+	// Named is the exact name of the message, if UID is empty.
+	Named Ref
 	// Version is the version that the message must have. A repeated call finds the next version, already changed as
 	// requested, and is answered as done.
 	Version uint64

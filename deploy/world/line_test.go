@@ -150,24 +150,13 @@ func (l *line) Trim(ctx context.Context, bucket message.Bucket, term uint64, now
 	})
 }
 
-func (l *line) Cancel(ctx context.Context, uid message.UID, now message.Milli) (scheduler.CancelResult, error) {
-	return call(ctx, &l.access, "cancel "+string(uid), true,
-		func(ctx context.Context) (scheduler.CancelResult, error) {
-			return l.at().Cancel(ctx, uid, now)
-		})
-}
-
-func (l *line) CancelNamed(ctx context.Context, ref scheduler.Ref,
-	now message.Milli) (scheduler.CancelResult, error) {
-	return call(ctx, &l.access, "cancel named "+ref.ID, true, func(ctx context.Context) (scheduler.CancelResult, error) {
-		return l.at().CancelNamed(ctx, ref, now)
-	})
-}
-
-func (l *line) AmendNamed(ctx context.Context, ref scheduler.Ref, a scheduler.Amend,
-	now message.Milli) (scheduler.AmendResult, error) {
-	return call(ctx, &l.access, "amend named "+ref.ID, true, func(ctx context.Context) (scheduler.AmendResult, error) {
-		return l.at().AmendNamed(ctx, ref, a, now)
+func (l *line) Cancel(ctx context.Context, ref scheduler.Ref, now message.Milli) (scheduler.CancelResult, error) {
+	what := "cancel " + string(ref.UID)
+	if ref.UID == "" {
+		what = "cancel named " + ref.ID
+	}
+	return call(ctx, &l.access, what, true, func(ctx context.Context) (scheduler.CancelResult, error) {
+		return l.at().Cancel(ctx, ref, now)
 	})
 }
 
@@ -179,7 +168,11 @@ func (l *line) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 }
 
 func (l *line) Amend(ctx context.Context, a scheduler.Amend, now message.Milli) (scheduler.AmendResult, error) {
-	return call(ctx, &l.access, "amend "+string(a.UID), true, func(ctx context.Context) (scheduler.AmendResult, error) {
+	what := "amend " + string(a.UID)
+	if a.UID == "" {
+		what = "amend named " + a.Named.ID
+	}
+	return call(ctx, &l.access, what, true, func(ctx context.Context) (scheduler.AmendResult, error) {
 		return l.at().Amend(ctx, a, now)
 	})
 }

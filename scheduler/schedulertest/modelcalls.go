@@ -301,7 +301,7 @@ func (m *model) cancel(t *rapid.T) {
 	uid := rapid.SampledFrom(choice).Draw(t, "message").UID
 	was := m.was[uid]
 	m.step("cancel "+string(uid), func(tl scheduler.Timeline) string {
-		r, err := tl.Cancel(m.ctx, uid, m.now)
+		r, err := tl.Cancel(m.ctx, scheduler.Ref{UID: uid}, m.now)
 		if (r.Code == scheduler.CancelUnknown) != (was == message.StateNone) ||
 			(r.Code == scheduler.CancelInFlight) != (was == message.StateInFlight) {
 			m.Fatalf("cancel of the %s message %s answers %s", was, uid, r.Code)

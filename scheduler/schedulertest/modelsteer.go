@@ -125,8 +125,8 @@ func (m *model) named(t *rapid.T) {
 	if x.ID == "" {
 		t.Skip("it has no name")
 	}
-	a := scheduler.Amend{Due: m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "due")) * time.Millisecond),
-		Reason: "rescheduled: due"}
+	a := scheduler.Amend{Named: ref, Reason: "rescheduled: due",
+		Due: m.now.Add(time.Duration(rapid.IntRange(-50, 200).Draw(t, "due")) * time.Millisecond)}
 	found, err := m.ref.Find(m.ctx, ref)
 	if err != nil {
 		m.Fatalf("find %+v: %v", ref, err)
@@ -138,13 +138,13 @@ func (m *model) named(t *rapid.T) {
 	bucket := x.UID.Bucket(m.o.Buckets)
 	what, want, do := fmt.Sprintf("move %+v to %d", ref, a.Due-Start), sole && found[0].Due != a.Due,
 		func(tl scheduler.Timeline) string {
-			r, err := tl.AmendNamed(m.ctx, ref, a, m.now)
+			r, err := tl.Amend(m.ctx, a, m.now)
 			m.heard(tl, bucket, false, r.Earlier...)
 			return fmt.Sprintf("%s: head %d;%s%s", r.Code, headOf(r.Earlier), brief(r.Info), short(err))
 		}
 	if rapid.Bool().Draw(t, "cancel") {
 		what, want, do = fmt.Sprintf("cancel %+v", ref), sole, func(tl scheduler.Timeline) string {
-			r, err := tl.CancelNamed(m.ctx, ref, m.now)
+			r, err := tl.Cancel(m.ctx, ref, m.now)
 			m.heard(tl, bucket, false, r.Effect(bucket).Earlier...)
 			return fmt.Sprintf("%s: %s%s", r.Code, brief(r.Info), short(err))
 		}

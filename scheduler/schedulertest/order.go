@@ -244,7 +244,7 @@ var claimPromises = []promise{
 		}()
 		codes := map[message.UID]scheduler.CancelCode{}
 		for i := n - 1; i >= 0; i-- {
-			r, err := t.tl.Cancel(t.Context(), batch[i].UID, t.now)
+			r, err := t.tl.Cancel(t.Context(), scheduler.Ref{UID: batch[i].UID}, t.now)
 			t.must("cancel", err)
 			codes[batch[i].UID] = r.Code
 		}

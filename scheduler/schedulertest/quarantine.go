@@ -139,9 +139,9 @@ var quarantinePromises = []promise{
 			again.By = "shop"
 			t.add(again)
 			said(string(again.UID) + " shop")
-			_, err := t.tl.Cancel(scheduler.CalledBy(t.Context(), "on-call"), a.UID, t.now)
+			_, err := t.tl.Cancel(scheduler.CalledBy(t.Context(), "on-call"), scheduler.Ref{UID: a.UID}, t.now)
 			t.must("cancel", err)
-			_, err = t.tl.Cancel(t.Context(), b.UID, t.now)
+			_, err = t.tl.Cancel(t.Context(), scheduler.Ref{UID: b.UID}, t.now)
 			t.must("cancel", err)
 			said(string(a.UID)+" on-call", string(b.UID)+" ")
 		}},

@@ -227,7 +227,7 @@ func (t *trial) wantTrimmed(bucket message.Bucket, limit, want int) {
 
 func (t *trial) canceled(uid message.UID, want scheduler.CancelCode) message.Info {
 	t.Helper()
-	r, err := t.tl.Cancel(t.Context(), uid, t.now)
+	r, err := t.tl.Cancel(t.Context(), scheduler.Ref{UID: uid}, t.now)
 	t.must("cancel", err)
 	if r.Code != want {
 		t.Fatalf("cancel of %s: got %s, want %s", uid, r.Code, want)

@@ -44,7 +44,7 @@ func canceledAt(t *testing.T, tl *timeline.Redis, n int, now message.Milli) *mes
 	if _, _, err := tl.Add(t.Context(), 0, []*message.Message{m}, now); err != nil {
 		t.Fatal(err)
 	}
-	if r, err := tl.Cancel(t.Context(), m.UID, now); err != nil || r.Code != scheduler.CancelDone {
+	if r, err := tl.Cancel(t.Context(), scheduler.Ref{UID: m.UID}, now); err != nil || r.Code != scheduler.CancelDone {
 		t.Fatalf("cancel: %+v, %v", r, err)
 	}
 	return m

@@ -175,7 +175,7 @@ func (c *crashes) cancel(t *rapid.T) {
 	}
 	m := rapid.SampledFrom(c.minted).Draw(t, "message")
 	before := len(c.outbox)
-	r, err := c.tl.Cancel(c.ctx, m.UID, c.now)
+	r, err := c.tl.Cancel(c.ctx, scheduler.Ref{UID: m.UID}, c.now)
 	c.must("cancel", err)
 	if c.awaited(t, before) && c.durable[scheduler.Recorded{UID: m.UID, Version: 1}] && r.Code == scheduler.CancelDone {
 		c.canceled[m.UID] = true

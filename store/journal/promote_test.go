@@ -189,7 +189,7 @@ func TestAPromotedReplicaLosesNothingThatWasAnswered(t *testing.T) {
 		t.Fatal(err)
 	}
 	old.pushed(t, lost)
-	canceled, err := old.tl.Cancel(ctx, cancelLost.UID, schedulertest.Start)
+	canceled, err := old.tl.Cancel(ctx, scheduler.Ref{UID: cancelLost.UID}, schedulertest.Start)
 	if err != nil || canceled.Code != scheduler.CancelDone {
 		t.Fatalf("cancel: %+v, %v", canceled, err)
 	}

@@ -105,7 +105,7 @@ func (a *apart) push(batch ...*message.Message) {
 
 func (a *apart) cancel(m *message.Message) {
 	a.Helper()
-	r, err := a.Cancel(a.Context(), m.UID, a.now)
+	r, err := a.Cancel(a.Context(), scheduler.Ref{UID: m.UID}, a.now)
 	a.must("cancel", err)
 	if r.Code != scheduler.CancelDone {
 		a.Fatalf("cancel: %+v", r)

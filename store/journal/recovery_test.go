@@ -112,7 +112,7 @@ func TestRecovery_MakesNoChangeOfItsOwnBeforeThoseThatWereLost(t *testing.T) {
 				!i.Mark.Uncertain
 		}},
 		"canceled": {func(w *rolledBack, m *message.Message) {
-			got, err := w.tl.Cancel(w.Context(), m.UID, w.now)
+			got, err := w.tl.Cancel(w.Context(), scheduler.Ref{UID: m.UID}, w.now)
 			w.must("cancel", err)
 			if got.Code != scheduler.CancelDone {
 				w.Fatalf("cancel: code %d", got.Code)

@@ -120,7 +120,7 @@ func TestDrain_GoesOnPastWhatTheJournalRefuses(t *testing.T) {
 		t.Errorf("verify: %+v, %v", report, err)
 	}
 	for _, m := range []*message.Message{bad, good} {
-		if r, err := tl.Cancel(t.Context(), m.UID, now); err != nil || r.Code != scheduler.CancelDone {
+		if r, err := tl.Cancel(t.Context(), scheduler.Ref{UID: m.UID}, now); err != nil || r.Code != scheduler.CancelDone {
 			t.Fatalf("cancel: %+v, %v", r, err)
 		}
 	}

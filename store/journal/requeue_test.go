@@ -104,7 +104,8 @@ func TestRequeued_ComesBackAsUncertainAsItWas(t *testing.T) {
 			if len(found) != 1 || found[0].UID != again.UID || !found[0].Mark.Uncertain || found[0].Version != 1 {
 				t.Fatalf("restored: %+v", found)
 			}
-			if got, err := tl.Cancel(t.Context(), again.UID, now); err != nil || got.Code != scheduler.CancelMaybe {
+			if got, err := tl.Cancel(t.Context(), scheduler.Ref{UID: again.UID}, now); err != nil ||
+				got.Code != scheduler.CancelMaybe {
 				t.Fatalf("cancel: %s, %v", got.Code, err)
 			}
 		})

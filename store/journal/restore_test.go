@@ -233,7 +233,7 @@ func TestRestore_RevivesNothingAfterItWasSuspended(t *testing.T) {
 			if err := tl.Begin(t.Context(), 0, 2); err != nil {
 				t.Fatal(err)
 			}
-			if r, err := tl.Cancel(t.Context(), m.UID, at()); err != nil || r.Code != scheduler.CancelDone {
+			if r, err := tl.Cancel(t.Context(), scheduler.Ref{UID: m.UID}, at()); err != nil || r.Code != scheduler.CancelDone {
 				t.Fatalf("cancel: %+v, %v", r, err)
 			}
 			if _, _, err := drain(t.Context(), store, tl, 0, 0, time.Minute, zerolog.Nop()); err != nil {

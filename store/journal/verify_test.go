@@ -75,7 +75,7 @@ func (s *sides) settle(written bool) {
 
 func (s *sides) cancel(n int, written bool) {
 	s.Helper()
-	if r, err := s.tl.Cancel(s.Context(), schedulertest.Message(n).UID, s.clock.Milli()); err != nil ||
+	if r, err := s.tl.Cancel(s.Context(), scheduler.Ref{UID: schedulertest.Message(n).UID}, s.clock.Milli()); err != nil ||
 		r.Code != scheduler.CancelDone {
 		s.Fatalf("cancel: %+v, %v", r, err)
 	}

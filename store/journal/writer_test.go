@@ -510,7 +510,8 @@ func TestOutbox_AtItsLimitRefusesPushesAndNothingElse(t *testing.T) {
 			{Message: c.Messages[0], State: message.StateDelivered}}, schedulertest.Start); err != nil {
 			w.Fatalf("finish at the limit: %v", err)
 		}
-		if _, err := w.tl.Cancel(w.Context(), schedulertest.Message(1001).UID, schedulertest.Start); err != nil {
+		ref := scheduler.Ref{UID: schedulertest.Message(1001).UID}
+		if _, err := w.tl.Cancel(w.Context(), ref, schedulertest.Start); err != nil {
 			w.Fatalf("cancel at the limit: %v", err)
 		}
 	})

@@ -199,23 +199,20 @@ func (t *Timeline) reach(ref scheduler.Ref) (from, to message.Bucket) {
 	return from, from + 1
 }
 
-// Cancel ends the waiting message with this uid, or reports why it cannot.
-func (t *Timeline) Cancel(ctx context.Context, uid message.UID,
+// Cancel ends a waiting message, by its uid or its exact name.
+func (t *Timeline) Cancel(ctx context.Context, ref scheduler.Ref,
 	now message.Milli) (result scheduler.CancelResult, err error) {
-	return t.cancel(ctx, uid.Bucket(t.Buckets()), now, func(b *bucket) *entry { return b.entries[uid] })
-}
-
-// CancelNamed does so by an exact name.
-func (t *Timeline) CancelNamed(ctx context.Context, ref scheduler.Ref,
-	now message.Milli) (result scheduler.CancelResult, err error) {
-	return t.cancel(ctx, t.nameBucket(ref.ID, ref.Key), now, func(b *bucket) *entry { return b.sole(ref) })
-}
-
-func (t *Timeline) cancel(ctx context.Context, n message.Bucket, now message.Milli,
-	find func(b *bucket) *entry) (result scheduler.CancelResult, err error) {
+	n := ref.UID.Bucket(t.Buckets())
+	if ref.UID == "" {
+		n = t.nameBucket(ref.ID, ref.Key)
+	}
 	err = t.see(ctx, n, func(b *bucket) {
 		result.Number = b.cert.Number
-		if e := find(b); e != nil {
+		e := b.entries[ref.UID]
+		if ref.UID == "" {
+			e = b.sole(ref)
+		}
+		if e != nil {
 			result.Code = b.cancel(e, now)
 			result.Info = b.info(e)
 		}

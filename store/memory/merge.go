@@ -127,32 +127,22 @@ func (b *bucket) meetRival(e *entry, refusals uint32, uncertain bool, term uint6
 	return false
 }
 
-// Amend changes a waiting message, or reports why it cannot.
+// Amend changes a waiting message, by its uid or its exact name.
 func (t *Timeline) Amend(ctx context.Context, a scheduler.Amend,
 	now message.Milli) (result scheduler.AmendResult, err error) {
-	return t.amend(ctx, a.UID.Bucket(t.Buckets()), now, func(b *bucket) (*entry, scheduler.Amend) {
-		return b.entries[a.UID], a
-	})
-}
-
-// AmendNamed changes when the message of an exact name is due.
-func (t *Timeline) AmendNamed(ctx context.Context, ref scheduler.Ref, a scheduler.Amend,
-	now message.Milli) (result scheduler.AmendResult, err error) {
-	return t.amend(ctx, t.nameBucket(ref.ID, ref.Key), now, func(b *bucket) (*entry, scheduler.Amend) {
-		e := b.sole(ref)
-		if e == nil || e.message.Due == a.Due {
-			return nil, a
-		}
-		a.Version, a.Priority = e.version, e.message.Priority
-		return e, a
-	})
-}
-
-func (t *Timeline) amend(ctx context.Context, n message.Bucket, now message.Milli,
-	find func(b *bucket) (*entry, scheduler.Amend)) (result scheduler.AmendResult, err error) {
+	n := a.UID.Bucket(t.Buckets())
+	if a.UID == "" {
+		n = t.nameBucket(a.Named.ID, a.Named.Key)
+	}
 	err = t.in(ctx, n, func(b *bucket) error {
 		result.Number = b.cert.Number
-		e, a := find(b)
+		e := b.entries[a.UID]
+		if a.UID == "" {
+			if e = b.sole(a.Named); e == nil || e.message.Due == a.Due {
+				return nil
+			}
+			a.Version, a.Priority = e.version, e.message.Priority
+		}
 		if e == nil {
 			return nil
 		}

@@ -33,7 +33,7 @@ func TestRedis_NothingTakesEffectOnAServerThatWasEmptiedOrRestarted(t *testing.T
 			},
 			"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{UID: m.UID}); return err },
 			"names":  func() error { _, err := tl.Find(ctx, scheduler.Ref{ID: "order-1"}); return err },
-			"cancel": func() error { _, err := tl.Cancel(ctx, m.UID, schedulertest.Start); return err },
+			"cancel": func() error { _, err := tl.Cancel(ctx, scheduler.Ref{UID: m.UID}, schedulertest.Start); return err },
 			"bury": func() error {
 				_, err := tl.Bury(ctx, scheduler.Ref{ID: "x"}, 1, schedulertest.Start)
 				return err

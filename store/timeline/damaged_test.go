@@ -488,7 +488,7 @@ func TestChanges_RefuseWhatCannotBeRead(t *testing.T) {
 		b.must(b.rdb.HSet(t.Context(), b.key("counts"), bad.Topic, "3 2").Err())
 		again := b.message(nil)
 		for what, call := range map[string]func() error{
-			"cancel": func() error { _, err := b.Cancel(t.Context(), bad.UID, 60); return err },
+			"cancel": func() error { _, err := b.Cancel(t.Context(), scheduler.Ref{UID: bad.UID}, 60); return err },
 			"amend": func() error {
 				_, err := b.Amend(t.Context(), scheduler.Amend{UID: bad.UID, Version: 1, Due: 1 << 39}, 60)
 				return err
@@ -534,7 +534,7 @@ func TestNewer_IsRefusedByNameAndStays(t *testing.T) {
 	b.spoil(dead, packed)
 	for what, call := range map[string]func() error{
 		"find":   func() error { _, err := b.Find(t.Context(), scheduler.Ref{UID: m.UID}); return err },
-		"cancel": func() error { _, err := b.Cancel(t.Context(), m.UID, 60); return err },
+		"cancel": func() error { _, err := b.Cancel(t.Context(), scheduler.Ref{UID: m.UID}, 60); return err },
 		"amend": func() error {
 			_, err := b.Amend(t.Context(), scheduler.Amend{UID: m.UID, Version: 1, Due: 1 << 38}, 60)
 			return err
@@ -566,7 +566,7 @@ func TestCounts_ListTopicsBesideACountThatIsWrong(t *testing.T) {
 	bad, good := b.message(nil), b.message(nil)
 	b.add(bad, good)
 	b.spoil(bad, strings.Replace(b.packed(bad), "orders", "ordeal", 1))
-	r, err := b.Cancel(t.Context(), bad.UID, 20)
+	r, err := b.Cancel(t.Context(), scheduler.Ref{UID: bad.UID}, 20)
 	if b.must(err); r.Code != scheduler.CancelDone {
 		t.Fatalf("cancel: %+v", r)
 	}

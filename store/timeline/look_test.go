@@ -72,7 +72,7 @@ func TestWrites_CountWhatScriptsWriteAndNothingElse(t *testing.T) {
 		{"find", func() error { _, err := tl.Find(t.Context(), scheduler.Ref{UID: m.UID}); return err }, false},
 		{"begin", func() error { return tl.Begin(t.Context(), 0, 1) }, true},
 		{"begin again", func() error { return tl.Begin(t.Context(), 0, 1) }, false},
-		{"cancel", func() error { _, err := tl.Cancel(t.Context(), m.UID, 2); return err }, true},
+		{"cancel", func() error { _, err := tl.Cancel(t.Context(), scheduler.Ref{UID: m.UID}, 2); return err }, true},
 	} {
 		before, err := tl.Writes(t.Context())
 		if err != nil {

@@ -105,7 +105,8 @@ func TestRedis_DrainsWhenFull(t *testing.T) {
 	if err := tl.Begin(ctx, 0, 1); err != nil {
 		t.Fatalf("begin: %v", err)
 	}
-	if c, err := tl.Cancel(ctx, kept[len(kept)-1].UID, 2); err != nil || c.Code != scheduler.CancelDone {
+	ref := scheduler.Ref{UID: kept[len(kept)-1].UID}
+	if c, err := tl.Cancel(ctx, ref, 2); err != nil || c.Code != scheduler.CancelDone {
 		t.Fatalf("cancel: %s, %v", c.Code, err)
 	}
 	got, err := tl.Claim(ctx, 0, scheduler.Claim{Term: 1, Now: 2000, Limit: 10, Bytes: 1 << 20})

@@ -110,7 +110,7 @@ func TestRestore_KeepsARecordWithAFlagOfANewerTarry(t *testing.T) {
 			!errors.Is(err, scheduler.ErrNewer) {
 			t.Errorf("found: %v", err)
 		}
-		if _, err := b.Cancel(t.Context(), m.UID, 1<<40); !errors.Is(err, scheduler.ErrNewer) {
+		if _, err := b.Cancel(t.Context(), scheduler.Ref{UID: m.UID}, 1<<40); !errors.Is(err, scheduler.ErrNewer) {
 			t.Errorf("cancel: %v", err)
 		}
 		known := record.Record{Info: message.Info{Message: *m, State: message.StateWaiting, Version: 9}}

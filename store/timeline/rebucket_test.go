@@ -163,7 +163,7 @@ func (w *town) populate(n int) {
 		return with{schedulertest.Named(fmt.Sprint("order-", i/2)), schedulertest.Attempt(uint32(1 + i%2))}
 	})
 	for _, m := range w.push(100, func(i int) with { return with{hash(i), schedulertest.On("canceled")} }) {
-		_, err := w.Cancel(ctx, m.UID, townNow)
+		_, err := w.Cancel(ctx, scheduler.Ref{UID: m.UID}, townNow)
 		w.must(err)
 	}
 	for i := range 200 {

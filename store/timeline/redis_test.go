@@ -121,14 +121,14 @@ func TestRedis_CarriesAMessageFromPushToEnd(t *testing.T) {
 	if err != nil || len(got.Messages) != 1 || string(got.Messages[0].Body) != "hi" || got.Head != 0 {
 		t.Fatalf("claim: %+v, %v", got, err)
 	}
-	c, err := tl.Cancel(ctx, m.UID, 12)
+	c, err := tl.Cancel(ctx, scheduler.Ref{UID: m.UID}, 12)
 	if err != nil || c.Code != scheduler.CancelInFlight {
 		t.Fatalf("cancel in flight: %+v, %v", c, err)
 	}
 	if n, err := tl.Sweep(ctx, 0, 8, 0, 10, 12); err != nil || n != 1 {
 		t.Fatalf("sweep: %d, %v", n, err)
 	}
-	c, err = tl.Cancel(ctx, m.UID, 12)
+	c, err = tl.Cancel(ctx, scheduler.Ref{UID: m.UID}, 12)
 	if err != nil || c.Code != scheduler.CancelMaybe {
 		t.Fatalf("cancel of what was swept: %+v, %v", c, err)
 	}

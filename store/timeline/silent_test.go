@@ -36,7 +36,7 @@ func TestRedis_ALinkThatFallsSilentOrBreaksLeavesTheOutcomeUnknown(t *testing.T)
 			return err
 		},
 		"find":   func() error { _, err := tl.Find(ctx, scheduler.Ref{ID: "a"}); return err },
-		"cancel": func() error { _, err := tl.Cancel(ctx, uid, 1); return err },
+		"cancel": func() error { _, err := tl.Cancel(ctx, scheduler.Ref{UID: uid}, 1); return err },
 		"amend": func() error {
 			_, err := tl.Amend(ctx, scheduler.Amend{UID: uid, Version: 1, Due: 2}, 1)
 			return err

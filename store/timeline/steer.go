@@ -6,28 +6,19 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
-// Cancel ends the waiting message with this uid.
-func (t *Redis) Cancel(ctx context.Context, uid message.UID, now message.Milli) (scheduler.CancelResult, error) {
-	return t.cancel(ctx, uid.Bucket(t.Buckets()), now, string(uid))
-}
-
-// CancelNamed does so by an exact name.
-func (t *Redis) CancelNamed(ctx context.Context, ref scheduler.Ref, now message.Milli) (scheduler.CancelResult,
-	error) {
-	return t.cancel(ctx, t.bucketsOf(ref)[0], now, "", ref.ID, ref.Topic, ref.Key)
-}
-
-func (t *Redis) cancel(ctx context.Context, bucket message.Bucket, now message.Milli, which ...any) (
-	scheduler.CancelResult, error) {
-	c := &call{bucket: bucket, script: "cancel", entry: t.context(ctx, 0, now),
-		args: slices.Insert(which, 1, any(int64(now)))}
+// Cancel ends a waiting message, by its uid or its exact name.
+func (t *Redis) Cancel(ctx context.Context, ref scheduler.Ref, now message.Milli) (scheduler.CancelResult, error) {
+	bucket, args := ref.UID.Bucket(t.Buckets()), []any{string(ref.UID), int64(now)}
+	if ref.UID == "" {
+		bucket, args = t.bucketsOf(ref)[0], append(args, ref.ID, ref.Topic, ref.Key)
+	}
+	c := &call{bucket: bucket, script: "cancel", entry: t.context(ctx, 0, now), args: args}
 	a := t.run(ctx, c)
 	code := scheduler.CancelCode(a.code("code", int(scheduler.CancelEnded)))
 	packed, mark, entry, uid := a.text("record"), a.text("mark"), a.text("entry"), message.UID(a.text("uid"))
@@ -79,7 +70,7 @@ func (t *Redis) Bury(ctx context.Context, ref scheduler.Ref, sequence uint64,
 	return found, err
 }
 
-// Amend changes the waiting message with this uid.
+// Amend changes a waiting message, by its uid or its exact name.
 func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli) (scheduler.AmendResult, error) {
 	var content []byte
 	if a.Message != nil {
@@ -89,23 +80,17 @@ func (t *Redis) Amend(ctx context.Context, a scheduler.Amend, now message.Milli)
 		}
 		content = packed[binary.BigEndian.Uint16(packed[11:]):]
 	}
-	return t.amend(ctx, a.UID.Bucket(t.Buckets()), &a, content, now, string(a.UID), text(a.Version),
-		binary.BigEndian.AppendUint64([]byte{a.Priority}, uint64(a.Due)))
-}
-
-// AmendNamed changes when the message of an exact name is due.
-func (t *Redis) AmendNamed(ctx context.Context, ref scheduler.Ref, a scheduler.Amend, now message.Milli) (
-	scheduler.AmendResult, error) {
-	return t.amend(ctx, t.bucketsOf(ref)[0], &a, nil, now, "", "", binary.BigEndian.AppendUint64(nil, uint64(a.Due)),
-		ref.ID, ref.Topic, ref.Key)
-}
-
-// amend runs the script for the message that its first three arguments select; more are a name.
-func (t *Redis) amend(ctx context.Context, bucket message.Bucket, a *scheduler.Amend, content []byte,
-	now message.Milli, which ...any) (scheduler.AmendResult, error) {
+	due := binary.BigEndian.AppendUint64(nil, uint64(a.Due))
+	bucket, version, place := a.UID.Bucket(t.Buckets()), text(a.Version), append([]byte{a.Priority}, due...)
+	if a.UID == "" {
+		bucket, version, place = t.bucketsOf(a.Named)[0], "", due
+	}
 	reason := a.Reason[:min(len(a.Reason), maxText-2)] // leaves room for a kind without another message
 	c := &call{bucket: bucket, script: "amend", entry: t.context(ctx, 0, now),
-		args: slices.Insert(which, 3, any(packCause(message.KindPlain, "", reason, false)), any(content), any(t.limit()))}
+		args: []any{string(a.UID), version, place, packCause(message.KindPlain, "", reason, false), content, t.limit()}}
+	if a.UID == "" {
+		c.args = append(c.args, a.Named.ID, a.Named.Topic, a.Named.Key)
+	}
 	f := t.run(ctx, c)
 	result := scheduler.AmendResult{Code: scheduler.AmendCode(f.code("code", int(scheduler.AmendTried))),
 		Number: c.number}

@@ -212,7 +212,7 @@ func TestRedis_DropsNextWithWhatEnds(t *testing.T) {
 			if n := b.rdb.HLen(b.Context(), b.key("next")).Val(); n != 1 {
 				b.Fatalf("%d stand in next", n)
 			}
-			r, err := b.Cancel(b.Context(), m.UID, 40)
+			r, err := b.Cancel(b.Context(), scheduler.Ref{UID: m.UID}, 40)
 			b.must(err)
 			if r.Code != scheduler.CancelMaybe {
 				b.Fatalf("cancel: %d", r.Code)
@@ -339,7 +339,7 @@ func TestBrowse_PagesThroughOneDueTime(t *testing.T) {
 			break
 		}
 		if pages%2 == 0 {
-			r, err := b.Cancel(t.Context(), got[len(got)-1], 20)
+			r, err := b.Cancel(t.Context(), scheduler.Ref{UID: got[len(got)-1]}, 20)
 			b.must(err)
 			if r.Code != scheduler.CancelDone {
 				t.Fatalf("cancel: %d", r.Code)
@@ -432,7 +432,7 @@ func TestCounts_ChangeOnlyWithWhatLivesOrIsDead(t *testing.T) {
 	_, _, err = b.Purge(t.Context(), 0, []message.UID{claimed[1].UID}, 40)
 	b.must(err)
 	want("purged", "1 1")
-	_, err = b.Cancel(t.Context(), claimed[0].UID, 40)
+	_, err = b.Cancel(t.Context(), scheduler.Ref{UID: claimed[0].UID}, 40)
 	b.must(err)
 	want("canceled", "0 1")
 	_, _, err = b.Purge(t.Context(), 0, []message.UID{claimed[2].UID}, 40)
