@@ -13,10 +13,10 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 )
 
-// admitted calls h only for requests with the needed right.
-func (s *Server) admitted(needs ops.Right, h handler) handler {
+// admitted calls h only for requests with the needed right. changes marks a GET that changes something.
+func (s *Server) admitted(needs ops.Right, changes bool, h Handler) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		token, err := s.admit(r)
+		token, err := s.admit(r, changes)
 		if err != nil {
 			return err
 		}
@@ -47,8 +47,8 @@ func (s *Server) admitted(needs ops.Right, h handler) handler {
 }
 
 // admit returns the token of a request, or nil if no token is needed.
-func (s *Server) admit(r *http.Request) (*Token, error) {
-	if err := s.origin.Check(crossing(r)); err != nil || crossing(r) != r && unmarked(r) {
+func (s *Server) admit(r *http.Request, changes bool) (*Token, error) {
+	if s.crosses(r, changes) {
 		return nil, ops.Refuse(http.StatusForbidden, WordCrossOrigin, "a browser sent this from a page of another origin")
 	}
 	if forSeeds(r) {
@@ -72,6 +72,23 @@ func (s *Server) admit(r *http.Request) (*Token, error) {
 		return nil, ops.Refuse(http.StatusUnauthorized, WordUnauthorized, "unknown token")
 	}
 	return token, nil
+}
+
+// crosses reports whether a page of another origin may have made a browser send a request. A GET that changes something
+// counts as a POST.
+func (s *Server) crosses(r *http.Request, changes bool) bool {
+	if changes && r.Method == http.MethodGet {
+		changing := *r
+		changing.Method = http.MethodPost
+		return s.origin.Check(&changing) != nil || unmarked(r)
+	}
+	return s.origin.Check(r) != nil
+}
+
+// unmarked reports whether a browser sent a request without a mark of its origin, as it does over plain HTTP to other
+// machines. No client is a browser.
+func unmarked(r *http.Request) bool {
+	return r.Header.Get("Sec-Fetch-Site") == "" && strings.Contains(r.UserAgent(), "Mozilla/")
 }
 
 // bearer returns the bearer token of a request. The scheme's name matches without case (RFC 9110).

@@ -16,7 +16,6 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
-	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // Config configures a Server. Where a field says so, its zero value means a default.
@@ -24,8 +23,6 @@ type Config struct {
 	// Config is what the operations need. Where it says so, New sets what is left out: the timeout is 30 s, the prefix
 	// wire.DefaultPrefix, the durability "redis" or in sync mode always "journal", the limit of sizes MaxBody.
 	ops.Config
-	// Topics are the settings of topics; nil for none.
-	Topics *scheduler.Topics
 	// Ready checks everything that an instance needs, whether leader or standby. If nil, the instance is always ready.
 	Ready func(ctx context.Context) []Check
 
@@ -65,19 +62,16 @@ type Config struct {
 
 // Server answers HTTP requests. Run serves it, or another server uses it as a handler.
 type Server struct {
-	cfg     Config
-	log     zerolog.Logger
-	metrics *metrics
-	mux     *http.ServeMux
-	ops     *ops.Ops
-	// patterns holds all routes, and seeds those of other systems.
-	patterns  []string
-	named     map[string]handler // of operations, by name
-	seeds     []string
+	cfg       Config
+	log       zerolog.Logger
+	metrics   *metrics
+	mux       *http.ServeMux
+	ops       *ops.Ops
+	patterns  []string                  // of all routes
+	named     map[string]*ops.Operation // by name
+	mounted   map[string]time.Duration  // how late routes of other systems refuse, by pattern
 	guard     guard
 	origin    *http.CrossOriginProtection
-	stats     camelliaStats
-	backs     camelliaBacks
 	reading   bodies    // being read or checked
 	answering bodies    // of messages that polls get
 	buffers   sync.Pool // of *[]byte, for answers
@@ -132,7 +126,8 @@ func New(cfg Config) (*Server, error) {
 	cfg.HoldLimit = cfg.MaxBody
 	cfg.Checks = func(ctx context.Context) []ops.Check { return ownChecks(cfg.Ready(ctx)) }
 	s := &Server{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer, cfg.Version), ops: ops.New(cfg.Config),
-		mux: http.NewServeMux(), named: map[string]handler{}, origin: http.NewCrossOriginProtection()}
+		mux: http.NewServeMux(), named: map[string]*ops.Operation{}, mounted: map[string]time.Duration{},
+		origin: http.NewCrossOriginProtection()}
 	s.ops.Hold = s.hold
 	s.SetTokens(cfg.Tokens)
 	s.stopping, s.stopLong = context.WithCancel(context.Background())

@@ -17,21 +17,15 @@
 // being read are bounded together; beyond the bound a request is answered 503 busy. Only bytes that have arrived count,
 // so a client that announces a large body and sends little of it blocks nobody.
 //
+// # Where it stands
+//
+// The table of operations (bridge/ops) says what there is; docs/api.md and openapi.json are written from it. Routes of
+// other systems are mounted beside it (bridge/seeds).
+//
 // # What only the journal answers
 //
-//	GET  /v1/messages?topic=&key=&state=&due_from=&due_to=&limit=&cursor=   a page by due, without headers and bodies
-//	GET  /v1/messages/{id}/history                                          every change, by version
-//	GET  /v1/forecast?topic=&step=&until=                                   what falls due by step; overdue apart
-//	POST /v1/messages/{id}/restore  {dry_run}
-//	POST /v1/restore                {overdue, topic, dry_run, rate}         long
-//	POST /v1/verify                 {repair, revive}                        long
-//	POST /v1/redeliver              {since, topic, dry_run}                 long
-//
-// Where the journal is off they answer 501 needs_journal. An invalid parameter or field is refused with "invalid_" and
-// its name before anything is read or changed: invalid_topic, invalid_key, invalid_state, invalid_due_from,
-// invalid_due_to, invalid_limit (1 to 1000), invalid_cursor (also one of another query), invalid_step (1s at least,
-// 10,000 steps at most), invalid_until, invalid_overdue, invalid_dry_run, invalid_rate (0 to 1,000,000),
-// invalid_repair, invalid_revive, invalid_since (a time, or a duration ago; never in the future). An empty parameter is
+// Where the journal is off, list, history, forecast, restore, verify and redeliver answer 501 needs_journal. An invalid
+// parameter or field is refused with "invalid_" and its name before anything is read or changed. An empty parameter is
 // invalid too: a script whose variable is unset must not restore every topic.
 //
 // A list includes the journal's lag, read before the page: the page misses no more than that lag and the changes since.
@@ -45,19 +39,6 @@
 // whether it is a dry run.
 //
 // # Changing waiting and dead messages
-//
-//	PATCH /v1/messages/{id}?key=        {delay | at | shift, priority, body | body_base64 | body_json, headers}
-//	POST  /v1/messages/{id}/run?key=    due now
-//	POST  /v1/messages/cancel           {topic, key, due_from, due_to, all, dry_run}                        long
-//	POST  /v1/messages/reschedule       the same, and one of delay, at and shift                            long
-//	GET   /v1/dead?topic=&limit=&cursor=    a page bucket by bucket, by when they died
-//	POST  /v1/dead/requeue              {id, key, body | body_base64 | body_json, headers} | {ids}, and delay
-//	                                    {topic, from, to, older, all, dry_run}, and delay                   long
-//	POST  /v1/dead/purge                {id, key} | {ids} | {topic, from, to, older, all, dry_run}          long
-//	                                    where it selects
-//	GET   /v1/topics?limit=&cursor=     a page by name, of those that have messages; all that is paused
-//	GET   /v1/topics/{topic}
-//	POST  /v1/topics/{pattern}/pause    POST /v1/topics/{pattern}/resume
 //
 // PATCH and run change one waiting message. With If-Match they change it only at that version; otherwise the answer is
 // 412 version_mismatch. Their answers and those of a look-up carry the version as the ETag. A message that is in

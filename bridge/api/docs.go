@@ -44,7 +44,7 @@ func describe(version string) []byte {
 // contain no secret. They are not part of the described API, so they are kept apart from the table of routes.
 func (s *Server) documentRoutes() {
 	s.mux.Handle("GET /openapi.json", s.serve(plain(func(w http.ResponseWriter, _ *http.Request) error {
-		s.respond(w, http.StatusOK, func(b []byte) []byte { return append(b, describe(s.cfg.Version)...) })
+		s.Respond(w, http.StatusOK, func(b []byte) []byte { return append(b, describe(s.cfg.Version)...) })
 		return nil
 	})))
 	s.mux.Handle("GET /docs", s.serve(plain(docsPage)))

@@ -55,10 +55,18 @@ func Amiss(checks []Check) (names []string, ready bool) {
 // readyWithin bounds the checks, because probers soon give up too.
 const readyWithin = 3 * time.Second
 
+// Accepts reports whether the instance accepts pushes now.
+func (s *Server) Accepts(ctx context.Context) bool {
+	ctx, stop := context.WithTimeout(ctx, readyWithin)
+	defer stop()
+	_, ready := Amiss(s.cfg.Ready(ctx))
+	return ready
+}
+
 // livez answers as long as the process serves requests. It does not check dependencies: restarting tarry does not bring
 // Redis back.
 func (s *Server) livez(w http.ResponseWriter, _ *http.Request) error {
-	s.respond(w, http.StatusOK, func(b []byte) []byte { return append(b, `{"live":true}`...) })
+	s.Respond(w, http.StatusOK, func(b []byte) []byte { return append(b, `{"live":true}`...) })
 	return nil
 }
 
@@ -78,7 +86,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) error {
 	if !a.Ready {
 		a.Degraded, status = nil, http.StatusServiceUnavailable
 	}
-	return s.respondValue(w, status, a)
+	return s.RespondValue(w, status, a)
 }
 
 // ownChecks returns checks with the reasons of failures.
@@ -98,7 +106,7 @@ func ownChecks(checks []Check) []ops.Check {
 // access to the address of the API.
 func (s *Server) Probes() http.Handler {
 	mux := http.NewServeMux()
-	for pattern, h := range map[string]handler{
+	for pattern, h := range map[string]Handler{
 		"GET /livez": s.livez, "GET /readyz": s.readyz,
 		unrouted: func(http.ResponseWriter, *http.Request) error {
 			return ops.Refuse(http.StatusNotFound, WordUnknownRoute, "this listener serves only /livez and /readyz")

@@ -20,6 +20,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/bridge/seeds"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -41,6 +42,12 @@ type instance struct {
 
 // open starts one; change may alter its configuration.
 func open(t testing.TB, change ...func(*api.Config)) *door {
+	t.Helper()
+	return openTopics(t, nil, change...)
+}
+
+// openTopics is open with settings of topics, for the routes of other systems.
+func openTopics(t testing.TB, topics *scheduler.Topics, change ...func(*api.Config)) *door {
 	t.Helper()
 	timeline, err := memory.New(memory.Config{})
 	if err != nil {
@@ -83,6 +90,7 @@ func open(t testing.TB, change ...func(*api.Config)) *door {
 	if d.Server, err = api.New(cfg); err != nil {
 		t.Fatal(err)
 	}
+	seeds.Mount(d.Server, topics, new(seeds.Stats))
 	return d
 }
 

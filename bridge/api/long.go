@@ -52,7 +52,7 @@ func acceptsLines(r *http.Request) bool {
 func (l *lines) begin(s *Server, w http.ResponseWriter, r *http.Request) (work context.Context,
 	progress func(report any), end func()) {
 	work, stop := s.unhurried(w, r)
-	*l = lines{to: w, control: http.NewResponseController(w), within: s.cfg.Timeout, wanted: acceptsLines(r)}
+	l.to, l.control, l.within = w, http.NewResponseController(w), s.cfg.Timeout
 	if !l.wanted {
 		return work, nil, func() { stop(nil) }
 	}

@@ -25,10 +25,7 @@ const (
 
 // refuse answers a request with the problem for an error.
 func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
-	known := s.ops.Judge(callerOf(r), err)
-	if r.URL.Path == camelliaLong {
-		s.later(r, time.Second)
-	}
+	known := s.ops.Judge(CallerOf(r), err)
 	if o, ok := w.(*observed); ok && o.by != nil {
 		o.by.Refused(known.Word)
 	}
@@ -48,7 +45,7 @@ func (s *Server) refuse(w http.ResponseWriter, r *http.Request, err error) {
 	if unread {
 		h.Set("Connection", "close") // and net/http answers before it reads on
 	}
-	s.respond(w, known.Status, func(b []byte) []byte { return ops.AppendProblem(b, known) })
+	s.Respond(w, known.Status, func(b []byte) []byte { return ops.AppendProblem(b, known) })
 	if unread {
 		o.linger()
 	}
@@ -89,8 +86,8 @@ func retryAfter(word string) int {
 	return 1
 }
 
-// respond writes a JSON answer. The length is known, so the connection can be reused at once.
-func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte) []byte) {
+// Respond writes a JSON answer. The length is known, so the connection can be reused at once.
+func (s *Server) Respond(w http.ResponseWriter, status int, appendTo func([]byte) []byte) {
 	buffer, _ := s.buffers.Get().(*[]byte)
 	if buffer == nil {
 		buffer = new([]byte)
@@ -110,11 +107,11 @@ func (s *Server) respond(w http.ResponseWriter, status int, appendTo func([]byte
 // keptBuffer is the maximum size of a buffer kept for the next answer; the answer to a full batch fits.
 const keptBuffer = 1 << 20
 
-// respondValue writes v as JSON, for answers that are not on the path of every message.
-func (s *Server) respondValue(w http.ResponseWriter, status int, v any) error {
+// RespondValue writes v as JSON, for answers that are not on the path of every message.
+func (s *Server) RespondValue(w http.ResponseWriter, status int, v any) error {
 	text, err := ops.Encode(v)
 	if err == nil {
-		s.respond(w, status, func(b []byte) []byte { return append(b, text...) })
+		s.Respond(w, status, func(b []byte) []byte { return append(b, text...) })
 	}
 	return err
 }

@@ -13,7 +13,7 @@ import (
 
 // stillPulls refuses a poll that began under tokens that have changed.
 func (s *Server) stillPulls(r *http.Request, topics ...string) error {
-	t := callerOf(r).Token
+	t := CallerOf(r).Token
 	if t == nil && !s.guard.shut.Load() {
 		return nil
 	}
@@ -32,13 +32,13 @@ func (s *Server) stillPulls(r *http.Request, topics ...string) error {
 // answerPull leases ready messages, or waits for some. No time-out of the server cuts the wait; the answer has one of
 // its own. What cannot be written, because its client has gone, is given back at once.
 func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, poll *scheduler.Poll) error {
-	_, err := s.handOut(w, r, *poll, func(found []scheduler.PulledMessage) error {
+	_, err := s.HandOut(w, r, *poll, func(found []scheduler.PulledMessage) error {
 		now := message.CeilMilli(s.cfg.Now())
 		messages := make([]ops.Pulled, len(found))
 		for i := range found {
 			messages[i] = ops.PulledOf(&found[i], now)
 		}
-		s.respond(w, http.StatusOK, func(b []byte) []byte { return ops.AppendPulled(b, messages) })
+		s.Respond(w, http.StatusOK, func(b []byte) []byte { return ops.AppendPulled(b, messages) })
 		return nil
 	})
 	return err
@@ -48,14 +48,14 @@ func (s *Server) answerPull(w http.ResponseWriter, r *http.Request, poll *schedu
 // whose answer is still being written to nobody.
 const answersAtOnce = 8 * ops.MaxPullBytes
 
-// handOut answers a request with what a poll gets, and returns what was written whole, as far as this side can tell.
+// HandOut answers a request with what a poll gets, and returns what was written whole, as far as this side can tell.
 // It gives back what it could not write whole. A client that reads its answer and closes the connection looks like one
 // that has gone: what it got stays leased, and it may settle that.
-func (s *Server) handOut(w http.ResponseWriter, r *http.Request, poll scheduler.Poll,
+func (s *Server) HandOut(w http.ResponseWriter, r *http.Request, poll scheduler.Poll,
 	write func([]scheduler.PulledMessage) error) ([]scheduler.PulledMessage, error) {
 	ctx, stop := s.unhurried(w, r)
 	defer stop(nil)
-	by, held := s.holder(r, callerOf(r).Token), new(atomic.Int64)
+	by, held := s.holder(r, CallerOf(r).Token), new(atomic.Int64)
 	poll.Room = func(bytes int) int {
 		held.Add(int64(bytes))
 		return int(s.answering.hold(by, int64(bytes), answersAtOnce, answersAtOnce/holderShare))

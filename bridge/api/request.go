@@ -21,10 +21,10 @@ import (
 // promises.
 const firstRead = 4 << 10
 
-// read reads the whole body into fresh memory. release returns the body's share of the common limit; the memory itself
+// Read reads the whole body into fresh memory. release returns the body's share of the common limit; the memory itself
 // is left to the garbage collector.
-func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
-	held, by := int64(0), s.holder(r, callerOf(r).Token)
+func (s *Server) Read(w http.ResponseWriter, r *http.Request) (body []byte, release func(), err error) {
+	held, by := int64(0), s.holder(r, CallerOf(r).Token)
 	giveBack := func() { s.reading.give(by, held) }
 	defer func() {
 		if err != nil {
@@ -69,11 +69,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) (body []byte, rele
 
 // wholly notes that a request's body was read.
 func wholly(w http.ResponseWriter) {
-	switch w := w.(type) {
-	case *observed:
-		w.whole = true
-	case *setAside:
-		wholly(w.ResponseWriter)
+	if o, ok := w.(*observed); ok {
+		o.whole = true
 	}
 }
 
@@ -191,8 +188,8 @@ func jsonOnly(r *http.Request) error {
 	return nil
 }
 
-// query reads the query. It refuses unknown names: "?kye=" must not cancel another message than "?key=".
-func query(r *http.Request, allowed ...string) (url.Values, error) {
+// Query reads the query. It refuses unknown names: "?kye=" must not cancel another message than "?key=".
+func Query(r *http.Request, allowed ...string) (url.Values, error) {
 	if r.URL.RawQuery == "" {
 		return nil, nil
 	}

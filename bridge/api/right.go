@@ -97,8 +97,8 @@ func (s *Server) SetTokens(list []Token) { s.guard.set(s.cfg.tokens(slices.Clone
 
 type callerKey struct{}
 
-// callerOf returns who makes the request.
-func callerOf(r *http.Request) *ops.Caller {
+// CallerOf returns who makes the request.
+func CallerOf(r *http.Request) *ops.Caller {
 	if by, ok := r.Context().Value(callerKey{}).(*ops.Caller); ok {
 		return by
 	}

@@ -234,10 +234,10 @@ func TestRights_HoldOnEveryRoute(t *testing.T) {
 		for _, token := range crowd() {
 			j := &journal{records: []record.Record{recordOf(uidA, "a", 1, message.StateWaiting)}}
 			s, nodes := newCounting(), &cluster{}
-			d := open(t, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...), func(c *api.Config) {
-				c.Cluster, c.Topics = nodes, new(scheduler.Topics)
-				c.Topics.Set([]*scheduler.Topic{{Pattern: "work", Deliver: scheduler.DeliverPull}}, message.Retry{})
-			})
+			topics := new(scheduler.Topics)
+			topics.Set([]*scheduler.Topic{{Pattern: "work", Deliver: scheduler.DeliverPull}}, message.Retry{})
+			d := openTopics(t, topics, keeping(j), with(s), rejecting(newRejects()), letting(crowd()...),
+				func(c *api.Config) { c.Cluster = nodes })
 			a := call(t, d, c.method, c.target, c.body, as(token.Name)...)
 			changes := append(s.take(), nodes.reasons...)
 			if slices.Contains(c.may, token.Name) {

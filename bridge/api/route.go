@@ -3,21 +3,21 @@ package api
 import (
 	"net/http"
 	"path"
-	"slices"
 	"strings"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
-// handler serves one route: it writes its successful answer itself and returns everything else as an error.
-type handler func(w http.ResponseWriter, r *http.Request) error
+// A Handler serves one route: it writes its successful answer itself and returns everything else as an error.
+type Handler func(w http.ResponseWriter, r *http.Request) error
 
 // plain returns h for requests without a query.
-func plain(h handler) handler {
+func plain(h Handler) Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		if _, err := query(r); err != nil {
+		if _, err := Query(r); err != nil {
 			return err
 		}
 		return h(w, r)
@@ -31,27 +31,16 @@ const unrouted = "/"
 var methods = [...]string{http.MethodDelete, http.MethodGet, http.MethodHead, http.MethodPatch, http.MethodPost}
 
 func (s *Server) routes() {
-	handle := func(pattern string, h handler) {
-		s.mux.Handle(pattern, s.serve(h))
-		s.patterns = append(s.patterns, pattern)
-	}
-	closed := func(pattern string, needs ops.Right, h handler) { handle(pattern, s.admitted(needs, h)) }
-	open := handle
-
+	closed := func(pattern string, needs ops.Right, h Handler) { s.handle(pattern, s.admitted(needs, false, h)) }
 	closed("POST /v1/messages", ops.RightPush, plain(s.push))
 	closed("POST /v1/messages/batch", ops.RightPush, plain(s.batch))
 	for _, op := range s.ops.Table() {
-		h := s.operation(op)
-		closed(op.Route, op.Right, h)
-		s.named[op.Name] = h
+		closed(op.Route, op.Right, s.operation(op))
+		s.named[op.Name] = op
 	}
-	own := len(s.patterns)
-	s.camelliaRoutes(closed)
-	s.sdmqRoutes(closed)
-	s.seeds = slices.Clone(s.patterns[own:])
 	s.documentRoutes()
-	open("GET /livez", s.livez)
-	open("GET /readyz", s.readyz)
+	s.handle("GET /livez", s.livez)
+	s.handle("GET /readyz", s.readyz)
 	metrics := promhttp.HandlerFor(s.cfg.Gatherer, promhttp.HandlerOpts{
 		ErrorLog: gatherLog{s.log}, ErrorHandling: promhttp.ContinueOnError, MaxRequestsInFlight: 4,
 		Timeout: s.cfg.Timeout,
@@ -63,17 +52,70 @@ func (s *Server) routes() {
 	closed(unrouted, ops.RightNone, s.unknown)
 }
 
+func (s *Server) handle(pattern string, h Handler) {
+	s.mux.Handle(pattern, s.serve(h))
+	s.patterns = append(s.patterns, pattern)
+}
+
+// A Route is a route of another system, for its clients, which the API does not describe. It has the limits, rights,
+// metrics and log lines of the others.
+type Route struct {
+	Pattern string // as http.ServeMux has it
+	Right   ops.Right
+	Serve   Handler
+	// Changes marks a GET that changes something: a page of another origin must not make a browser send it, and HEAD is
+	// refused.
+	Changes bool
+	// Late is how long a refusal of a request as a whole waits, for clients that repeat at once.
+	Late time.Duration
+}
+
+// Mount adds routes of other systems. It must be called before the server serves.
+func (s *Server) Mount(routes ...Route) {
+	for _, one := range routes {
+		h := s.admitted(one.Right, one.Changes, func(w http.ResponseWriter, r *http.Request) error {
+			if one.Changes && r.Method == http.MethodHead {
+				w.Header().Set("Allow", http.MethodGet)
+				return ops.Refuse(http.StatusMethodNotAllowed, WordMethod, "this path takes GET")
+			}
+			return one.Serve(w, r)
+		})
+		s.mounted[one.Pattern] = one.Late
+		s.handle(one.Pattern, func(w http.ResponseWriter, r *http.Request) error {
+			err := h(w, r)
+			if err != nil {
+				s.Later(r, one.Late)
+			}
+			return err
+		})
+	}
+}
+
+// Later waits before a refusal, unless the client goes or the instance stops.
+func (s *Server) Later(r *http.Request, wait time.Duration) {
+	if wait <= 0 {
+		return
+	}
+	select {
+	case <-time.After(wait):
+	case <-r.Context().Done():
+	case <-s.stopping.Done():
+	}
+}
+
 // ServeHTTP answers one request.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	o := s.observe(w, r)
 	defer o.done()
+	_, pattern := s.mux.Handler(r)
 	if err := s.ownHost(r); err != nil {
+		s.Later(r, s.mounted[pattern])
 		s.refuse(o, r, err)
 		return
 	}
-	if _, pattern := s.mux.Handler(r); !s.offers(r, pattern) {
+	if !s.offers(r, pattern) {
 		// The mux would redirect to the clean path, in HTML. An API should not redirect.
-		s.serve(s.admitted(ops.RightNone, s.unknown)).ServeHTTP(o, r)
+		s.serve(s.admitted(ops.RightNone, false, s.unknown)).ServeHTTP(o, r)
 		return
 	}
 	s.mux.ServeHTTP(o, r)
@@ -81,7 +123,8 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // offers reports whether the listener of the request has the route, and its path is written as in the route.
 func (s *Server) offers(r *http.Request, pattern string) bool {
-	return tidy(r) && (!forSeeds(r) || slices.Contains(s.seeds, pattern))
+	_, mounted := s.mounted[pattern]
+	return tidy(r) && (mounted || !forSeeds(r))
 }
 
 // tidy reports whether the path has no empty, "." or ".." segment and no trailing slash.
@@ -91,7 +134,7 @@ func tidy(r *http.Request) bool {
 }
 
 // serve writes the error that a handler returns.
-func (s *Server) serve(h handler) http.Handler {
+func (s *Server) serve(h Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := h(w, r); err != nil {
 			s.refuse(w, r, err)

@@ -62,7 +62,6 @@ func (s *Server) run(ctx context.Context, listener net.Listener, handler http.Ha
 	stopping, stop := context.WithTimeout(context.WithoutCancel(ctx), s.cfg.StopTimeout)
 	defer stop()
 	err := server.Shutdown(stopping)
-	s.camelliaEnd("")
 	if err != nil {
 		cut()
 		err = errors.Join(err, server.Close())

@@ -269,9 +269,10 @@ func (o *Ops) Call(ctx context.Context, op *Operation, as *Token, request []byte
 	if !as.Has(op.Right) {
 		return nil, o.Judge(by, Lacks(op.Right.String(), ""))
 	}
-	in, err := op.DecodeJSON(request)
+	var in any
+	err := op.Ready()
 	if err == nil {
-		err = op.Ready()
+		in, err = op.DecodeJSON(request)
 	}
 	if err == nil {
 		out, err = op.Do(ctx, by, in)

@@ -22,6 +22,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/publish"
 	"github.com/tarry-mq/tarry/bridge/rejects"
 	"github.com/tarry-mq/tarry/bridge/request"
+	"github.com/tarry-mq/tarry/bridge/seeds"
 	"github.com/tarry-mq/tarry/bridge/webhook"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
@@ -67,6 +68,8 @@ type App struct {
 	webhooks *webhook.Service
 	*cluster
 	api        *api.Server
+	doors      *seeds.Doors
+	pulled     seeds.Stats
 	health     *health
 	same       *sameStore
 	recovery   *journal.Recovery
@@ -142,7 +145,7 @@ func (a *App) wireScheduler() (err error) {
 		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
 		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Admit: a.gate.admit, Log: a.log, Registerer: a.registry,
-		Over:   func(topic string, lapsed, untried bool, now message.State) { a.api.Over(topic, lapsed, untried, now) },
+		Over:   a.pulled.Over,
 		Hasten: func(bucket message.Bucket, earlier []scheduler.Earlier) { a.scheduler.Hasten(bucket, earlier) },
 	})
 	if err != nil {
@@ -271,7 +274,7 @@ func (a *App) wireHTTP() (err error) {
 			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),
 			Now: a.clock.Now, MaxPayload: a.conn.MaxPayload, SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
 		},
-		Topics: a.topics, Ready: a.health.checks, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
+		Ready: a.health.checks, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens), SeedsToken: a.cfg.Seeds.Token,
 		TLS: secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, MaxBody: a.cfg.HTTP.BodyLimit,
 		StopTimeout: a.cfg.Stop.Timeout,
@@ -283,6 +286,7 @@ func (a *App) wireHTTP() (err error) {
 	if err != nil {
 		return fmt.Errorf("build http: %w", err)
 	}
+	a.doors = seeds.Mount(a.api, a.topics, &a.pulled)
 	return nil
 }
 
@@ -395,6 +399,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 	})
 	a.log.Info().Str("address", a.listener.Addr().String()).Str("version", a.options.Version).Msg("serving http")
 	edgeErr := edges.Wait()
+	a.doors.Close()
 	stopInner(errStopped)
 	innerErr := inner.Wait()
 	stopJournal()

@@ -1,4 +1,4 @@
-package api
+package seeds
 
 import (
 	"bytes"
@@ -10,13 +10,13 @@ import (
 	"io"
 	"math"
 	"net/http"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"unicode/utf8"
 
+	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -28,46 +28,24 @@ import (
 // sdmqWait is how long a consumer's request waits if it does not say it.
 const sdmqWait = 30 * time.Second
 
-// sdmqRoutes registers the routes. Those that change something are requests by GET, which a page of another origin must
-// not make a browser send, and which HEAD must not be.
-func (s *Server) sdmqRoutes(closed func(pattern string, needs ops.Right, h handler)) {
-	get := func(path string, needs ops.Right, h handler) {
-		closed("GET "+path, needs, func(w http.ResponseWriter, r *http.Request) error {
-			if r.Method != http.MethodGet {
-				w.Header().Set("Allow", http.MethodGet)
-				return ops.Refuse(http.StatusMethodNotAllowed, WordMethod, "this path takes GET")
-			}
-			return h(w, r)
-		})
-	}
-	closed("POST /push", ops.RightPush, s.sdmqServed("id", s.sdmqPush))
-	get("/delete", ops.RightChange, s.sdmqServed("", s.sdmqNamed(s.sdmqDelete)))
-	get("/reStore", ops.RightOperate, s.sdmqServed("", s.sdmqRestore))
-	one := s.sdmqServed("", s.sdmqNamed(s.sdmqRestoreOne))
-	get("/reStore/{id}", ops.RightOperate, one)
-	get("/reStoreJob", ops.RightOperate, one)
-	get("/get/{topic}", ops.RightPull, s.sdmqGet)
-	get("/clearAll", ops.RightOperate, s.sdmqServed("", func(http.ResponseWriter, *http.Request) error {
-		return ops.Refuse(http.StatusGone, "gone",
-			"nobody clears all by one GET; POST /v1/messages/cancel cancels what matches a topic, key or time")
-	}))
-}
+// sdmq are the routes of sdmq.
+type sdmq struct{ *door }
 
-// crossing returns the request as its origin must be judged: what changes something by GET counts as a POST.
-func crossing(r *http.Request) *http.Request {
-	path, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/")
-	if r.Method == http.MethodGet && (path == "delete" || path == "reStore" || path == "reStoreJob" || path == "get") {
-		changing := *r
-		changing.Method = http.MethodPost
-		return &changing
+func (s *sdmq) routes() []api.Route {
+	one := s.served(s.restoreOne)
+	return []api.Route{
+		{Pattern: "POST /push", Right: ops.RightPush, Serve: s.served(s.push)},
+		{Pattern: "GET /delete", Right: ops.RightChange, Changes: true, Serve: s.served(s.delete)},
+		{Pattern: "GET /reStore", Right: ops.RightOperate, Changes: true, Serve: s.served(s.restore)},
+		{Pattern: "GET /reStore/{id}", Right: ops.RightOperate, Changes: true, Serve: one},
+		{Pattern: "GET /reStoreJob", Right: ops.RightOperate, Changes: true, Serve: one},
+		{Pattern: "GET /get/{topic}", Right: ops.RightPull, Changes: true, Serve: s.get},
+		{Pattern: "GET /clearAll", Right: ops.RightOperate, Changes: true, Serve: s.served(
+			func(http.ResponseWriter, *http.Request) (own, error) {
+				return own{}, ops.Refuse(http.StatusGone, "gone",
+					"nobody clears all by one GET; POST /v1/messages/cancel cancels what matches a topic, key or time")
+			})},
 	}
-	return r
-}
-
-// unmarked reports whether a browser sent a request without a mark of its origin, as it does over plain HTTP to other
-// machines. No client is a browser.
-func unmarked(r *http.Request) bool {
-	return r.Header.Get("Sec-Fetch-Site") == "" && strings.Contains(r.UserAgent(), "Mozilla/")
 }
 
 // sdmqJob is a message as sdmq's clients get it.
@@ -239,33 +217,34 @@ func sdmqScalar(name string, value json.RawMessage) (json.RawMessage, error) {
 }
 
 // sdmqWhole are the words of problems of the request as a whole, beside those of the caller's rights.
-var sdmqWhole = []string{ops.WordJSON, wire.WordTooLarge, ops.WordQuery, WordIncomplete, WordMethod, WordRequestTimeout,
-	WordMediaType}
+var sdmqWhole = []string{ops.WordJSON, wire.WordTooLarge, ops.WordQuery, api.WordIncomplete, api.WordMethod,
+	api.WordRequestTimeout, api.WordMediaType}
 
-// sdmqServed answers as sdmq does: HTTP 200 and an envelope, in which the fields of tarry's own answer stand beside the
-// others. Only what concerns the request as a whole has another status. data names the field that is sdmq's answer.
-func (s *Server) sdmqServed(data string, h handler) handler {
+// own is an answer of tarry's, a JSON object, and what of it is sdmq's answer.
+type own struct {
+	text []byte
+	data any
+}
+
+// served answers as sdmq does: HTTP 200 and an envelope, in which the fields of tarry's own answer stand beside the
+// others. Only what concerns the request as a whole has another status.
+func (s *sdmq) served(do func(w http.ResponseWriter, r *http.Request) (own, error)) api.Handler {
 	return func(w http.ResponseWriter, r *http.Request) error {
-		own := &setAside{ResponseWriter: w}
-		err := h(own, r)
+		answer, err := do(w, r)
 		if err == nil {
-			var a map[string]any
-			if err := json.Unmarshal(own.text, &a); err != nil {
-				return fmt.Errorf("read the own answer: %w", err)
-			}
-			return s.sdmqAnswer(w, sdmqEnvelope{Success: true, Data: a[data], Code: http.StatusOK}, own.text)
+			return s.answer(w, sdmqEnvelope{Success: true, Data: answer.data, Code: http.StatusOK}, answer.text)
 		}
 		var named *wire.Error
 		if errors.As(err, &named) && named.Field == wire.FieldKey {
 			err = &wire.Error{Word: named.Word, Field: "bizKey", Detail: named.Detail}
 		}
-		known := s.ops.Judge(callerOf(r), err)
+		known := s.ops.Judge(api.CallerOf(r), err)
 		if known.Status == http.StatusUnauthorized || known.Status == http.StatusForbidden ||
 			slices.Contains(sdmqWhole, known.Word) {
 			return err
 		}
-		callerOf(r).Refused(known.Word)
-		return s.sdmqAnswer(w, sdmqEnvelope{Code: http.StatusInternalServerError, Message: &known.Detail},
+		api.CallerOf(r).Refused(known.Word)
+		return s.answer(w, sdmqEnvelope{Code: http.StatusInternalServerError, Message: &known.Detail},
 			ops.AppendProblem(nil, known))
 	}
 }
@@ -278,84 +257,107 @@ type sdmqEnvelope struct {
 	Message *string `json:"message"`
 }
 
-// sdmqAnswer answers with an envelope and the fields of an answer of tarry's.
-func (s *Server) sdmqAnswer(w http.ResponseWriter, e sdmqEnvelope, own []byte) error {
+// answer answers with an envelope and the fields of an answer of tarry's.
+func (s *sdmq) answer(w http.ResponseWriter, e sdmqEnvelope, own []byte) error {
 	text, err := json.Marshal(e)
 	if err != nil {
 		return fmt.Errorf("encode the answer: %w", err)
 	}
-	s.respond(w, http.StatusOK, func(b []byte) []byte {
-		return append(append(append(b, text[:len(text)-1]...), ','), bytes.TrimSpace(own[1:])...)
+	s.Respond(w, http.StatusOK, func(b []byte) []byte {
+		return append(append(append(b, text[:len(text)-1]...), ','), own[1:]...)
 	})
 	return nil
 }
 
-// setAside keeps a JSON answer that goes into another one.
-type setAside struct {
-	http.ResponseWriter
-	text []byte
-}
-
-func (a *setAside) WriteHeader(int) {}
-
-func (a *setAside) Write(b []byte) (int, error) {
-	a.text = append(a.text, b...)
-	return len(b), nil
-}
-
-func (a *setAside) Unwrap() http.ResponseWriter { return a.ResponseWriter }
-
-// sdmqPush pushes one message.
-func (s *Server) sdmqPush(w http.ResponseWriter, r *http.Request) error {
-	body, release, err := s.read(w, r)
+// did returns the answer of one of tarry's operations. What else the query has means nothing.
+func (s *sdmq) did(w http.ResponseWriter, r *http.Request, operation string, in map[string]any) (own, error) {
+	request, err := json.Marshal(in)
 	if err != nil {
-		return err
+		return own{}, fmt.Errorf("encode the request: %w", err)
+	}
+	out, err := s.Do(w, r, operation, request)
+	if err != nil {
+		return own{}, err
+	}
+	text, err := ops.Encode(out)
+	return own{text: text}, err
+}
+
+// push pushes one message.
+func (s *sdmq) push(w http.ResponseWriter, r *http.Request) (own, error) {
+	body, release, err := s.Read(w, r)
+	if err != nil {
+		return own{}, err
 	}
 	defer release()
 	push, err := sdmqPushed(body)
 	if err != nil {
-		return err
+		return own{}, err
 	}
-	return s.push(w, sdmqAs(r, string(push)))
+	item := ops.DecodePush(push, s.ops.Prefix)
+	if item.Err != nil { // served gives its field sdmq's name
+		return own{}, item.Err
+	}
+	ctx, stop := context.WithTimeout(r.Context(), s.ops.Timeout)
+	defer stop()
+	return pushed(s.ops.Accept(ctx, api.CallerOf(r), item)[0], true)
 }
 
-// sdmqDelete cancels a message. That there is none is a success.
-func (s *Server) sdmqDelete(w http.ResponseWriter, r *http.Request) error {
-	err := s.named["cancel"](w, r)
+// pushed returns the answer to a push, of which the id is sdmq's.
+func pushed(result ops.Result, id bool) (own, error) {
+	if result.Problem != nil {
+		return own{}, &ops.Refused{Problem: *result.Problem}
+	}
+	answer := own{text: ops.AppendAnswer(nil, &result.Answer)}
+	if id {
+		answer.data = result.Answer.ID
+	}
+	return answer, nil
+}
+
+// delete cancels a message. That there is none is a success.
+func (s *sdmq) delete(w http.ResponseWriter, r *http.Request) (own, error) {
+	_, id, err := s.named(r)
+	if err != nil {
+		return own{}, err
+	}
+	answer, err := s.did(w, r, "cancel", map[string]any{wire.FieldID: id})
 	var none *ops.Refused
 	if errors.As(err, &none) && none.Word == ops.WordUnknownID {
-		return s.respondValue(w, http.StatusOK, map[string]string{"id": r.PathValue("id")})
+		text, err := json.Marshal(map[string]string{wire.FieldID: id})
+		return own{text: text}, err
 	}
-	return err
+	return answer, err
 }
 
-// sdmqRestoreOne restores a message from the journal. One that was deleted is scheduled again.
-func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
+// restoreOne restores a message from the journal. One that was deleted is scheduled again.
+func (s *sdmq) restoreOne(w http.ResponseWriter, r *http.Request) (own, error) {
 	if err := s.ops.Journaled(); err != nil {
-		return err
+		return own{}, err
 	}
-	ref, err := callerOf(r).Ref(&ops.Named{ID: r.PathValue("id")})
+	ref, id, err := s.named(r)
 	if err != nil {
-		return err
+		return own{}, err
 	}
-	ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	ctx, stop := context.WithTimeout(r.Context(), s.ops.Timeout)
 	defer stop()
-	is, err := s.cfg.Service.Get(ctx, ref)
+	is, err := s.ops.Service.Get(ctx, ref)
 	switch {
 	case err != nil || !is.State.Ended():
-		return s.named["restore_one"](w, r)
+		return s.did(w, r, "restore_one", map[string]any{wire.FieldID: id})
 	case is.ID == "":
-		return ops.Refuse(http.StatusConflict, "no_name", "another door pushed the message without an id; push it again")
+		return own{}, ops.Refuse(http.StatusConflict, "no_name",
+			"another door pushed the message without an id; push it again")
 	case is.State != message.StateCanceled || is.Kind != message.KindPlain && is.Kind != message.KindWithdrawn:
-		return ops.Refuse(http.StatusConflict, "already_"+is.State.String(),
+		return own{}, ops.Refuse(http.StatusConflict, "already_"+is.State.String(),
 			"the message ended as %s; one that was deleted can be restored", is.State)
 	}
-	callerOf(r).Audit("restore", false).Str("id", r.PathValue("id"))
-	asking, enough := context.WithTimeout(r.Context(), s.cfg.Timeout)
+	api.CallerOf(r).Audit("restore", false).Str("id", id)
+	asking, enough := context.WithTimeout(r.Context(), s.ops.Timeout)
 	defer enough()
-	m, err := s.cfg.Journal.Whole(asking, is.UID)
+	m, err := s.ops.Journal.Whole(asking, is.UID)
 	if err != nil {
-		return ops.Unanswered("journal", err)
+		return own{}, ops.Unanswered("journal", err)
 	}
 	again := &scheduler.Push{ID: m.ID, Key: m.Key, Topic: m.Topic, Headers: m.Headers, Body: m.Body, TTL: m.TTL,
 		Retry: m.Retry, Priority: m.Priority, Deliver: scheduler.DeliverMQ, HasAt: true, At: m.Due, Lease: m.Lease,
@@ -363,54 +365,37 @@ func (s *Server) sdmqRestoreOne(w http.ResponseWriter, r *http.Request) error {
 	if m.Pull {
 		again.Deliver = scheduler.DeliverPull
 	}
-	result := s.result(s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{again})[0])
-	if result.Problem != nil {
-		return &ops.Refused{Problem: *result.Problem}
+	return pushed(ops.Accepted(s.ops.Service.AcceptAll(ctx, []*scheduler.Push{again})[0], s.ops.Durable), false)
+}
+
+// named returns the one message that the path or the query names, and its id. What else the query has means nothing.
+func (s *sdmq) named(r *http.Request) (ref scheduler.Ref, id string, err error) {
+	values := r.URL.Query()
+	ids := slices.Concat(values["id"], values["jobId"], values["JobId"])
+	if in := r.PathValue("id"); in != "" {
+		ids = append(ids, in)
 	}
-	s.respond(w, http.StatusOK, func(b []byte) []byte { return ops.AppendAnswer(b, &result.Answer) })
-	return nil
-}
-
-// sdmqNamed calls h, which serves a route of one message, for the message that the path or the query names.
-func (s *Server) sdmqNamed(h handler) handler {
-	return func(w http.ResponseWriter, r *http.Request) error {
-		values := r.URL.Query() // whatever else it has means nothing
-		named, ids := sdmqAs(r, ""), slices.Concat(values["id"], values["jobId"], values["JobId"])
-		if in := r.PathValue("id"); in != "" {
-			ids = append(ids, in)
-		}
-		if len(ids) != 1 || ids[0] == "" {
-			return ops.Refuse(http.StatusBadRequest, wire.WordID, "id is given %d times; want one", len(ids))
-		}
-		named.SetPathValue("id", ids[0])
-		return h(w, named)
+	if len(ids) != 1 || ids[0] == "" {
+		return ref, "", ops.Refuse(http.StatusBadRequest, wire.WordID, "id is given %d times; want one", len(ids))
 	}
+	ref, err = api.CallerOf(r).Ref(&ops.Named{ID: ids[0]})
+	return ref, ids[0], err
 }
 
-// sdmqAs returns the request with another body and no query.
-func sdmqAs(r *http.Request, body string) *http.Request {
-	as := r.Clone(r.Context())
-	as.URL = &url.URL{Path: r.URL.Path}
-	as.Body, as.ContentLength = io.NopCloser(strings.NewReader(body)), int64(len(body))
-	as.Header.Del("Content-Type")
-	as.Header.Del("Accept") // no lines of progress
-	return as
-}
-
-// sdmqRestore restores from the journal; with expire what is due as well.
-func (s *Server) sdmqRestore(w http.ResponseWriter, r *http.Request) error {
+// restore restores from the journal; with expire what is due as well.
+func (s *sdmq) restore(w http.ResponseWriter, r *http.Request) (own, error) {
 	expire := r.URL.Query().Get("expire")
 	if expire != "" && expire != "true" && expire != "false" {
-		return ops.Refuse(http.StatusBadRequest, "invalid_expire", "expire %.40q is neither true nor false", expire)
+		return own{}, ops.Refuse(http.StatusBadRequest, "invalid_expire", "expire %.40q is neither true nor false", expire)
 	}
-	return s.named["restore"](w, sdmqAs(r, fmt.Sprintf(`{"overdue":%t}`, expire == "true")))
+	return s.did(w, r, "restore", map[string]any{"overdue": expire == "true"})
 }
 
-// sdmqGet hands out one message, once there is one, and acknowledges it once the answer is written whole. If it cannot
+// get hands out one message, once there is one, and acknowledges it once the answer is written whole. If it cannot
 // be written it comes back at once, and if this instance dies once the lease is over.
-func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
+func (s *sdmq) get(w http.ResponseWriter, r *http.Request) error {
 	topic, wait := r.PathValue("topic"), sdmqWait
-	values, err := query(r, "wait")
+	values, err := api.Query(r, "wait")
 	if err == nil {
 		err = wire.CheckOneTopic(topic)
 	}
@@ -418,18 +403,18 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		wait, err = ops.ParseWait(values.Get("wait"))
 	}
 	if err == nil {
-		err = callerOf(r).MayPull(topic)
+		err = api.CallerOf(r).MayPull(topic)
 	}
-	if one := s.cfg.Topics.Of(topic); err == nil && (one == nil || one.Deliver != scheduler.DeliverPull) {
+	if one := s.topics.Of(topic); err == nil && (one == nil || one.Deliver != scheduler.DeliverPull) {
 		err = ops.Refuse(http.StatusBadRequest, wire.WordDeliver,
 			"topic %s needs deliver: pull in the settings; NATS carries what is pushed to it", topic)
 	}
 	if err != nil {
 		return err
 	}
-	poll := scheduler.Poll{Topic: topic, Max: 1, Bytes: ops.PullBytes, Wait: wait, Lease: 2 * s.cfg.Timeout}
+	poll := scheduler.Poll{Topic: topic, Max: 1, Bytes: ops.PullBytes, Wait: wait, Lease: 2 * s.ops.Timeout}
 	var taken []scheduler.PulledMessage
-	kept, err := s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
+	kept, err := s.HandOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 		if taken = found; len(found) == 0 {
 			w.WriteHeader(http.StatusNoContent)
 			return nil
@@ -442,17 +427,17 @@ func (s *Server) sdmqGet(w http.ResponseWriter, r *http.Request) error {
 		if job.Body = string(m.Body); !utf8.Valid(m.Body) {
 			job.Body, job.BodyBase64 = "", m.Body
 		}
-		return s.respondValue(w, http.StatusOK, job)
+		return s.RespondValue(w, http.StatusOK, job)
 	})
 	if len(kept) == 0 { // its client may have gone, and cannot settle what it got
-		s.cfg.Service.GiveBack(r.Context(), taken)
+		s.ops.Service.GiveBack(r.Context(), taken)
 	}
 	for _, m := range kept {
-		ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), s.cfg.Timeout)
-		_, errs := s.cfg.Service.Settle(ctx, []scheduler.Settlement{{Verb: scheduler.Ack,
+		ctx, stop := context.WithTimeout(context.WithoutCancel(r.Context()), s.ops.Timeout)
+		_, errs := s.ops.Service.Settle(ctx, []scheduler.Settlement{{Verb: scheduler.Ack,
 			Receipt: scheduler.Receipt{UID: m.UID, Nonce: m.Nonce, Topic: m.Topic}}})
 		if stop(); errs[0] != nil { // the client has its answer: the message may come twice
-			s.log.Warn().Err(errs[0]).Str("uid", string(m.UID)).Msg("a message was handed out and not acknowledged")
+			s.ops.Log.Warn().Err(errs[0]).Str("uid", string(m.UID)).Msg("a message was handed out and not acknowledged")
 		}
 	}
 	return err

@@ -1,13 +1,13 @@
-package api_test
+package seeds_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -19,17 +19,18 @@ import (
 // A caller that may only push learns what became of a message, by sendMsg of its msgId too, and not what is in it.
 func TestCamellia_ShowsNoContentToWhoMayOnlyPush(t *testing.T) {
 	t.Parallel()
-	d := open(t, letting(crowd()...), with(service{get: func(context.Context, scheduler.Ref) (message.Info, error) {
-		one := info(uidA, "orders.x", message.StateWaiting)
-		one.Body = []byte("secret")
-		return one, nil
-	}}))
+	one := info(message.StateWaiting)
+	one.Body = []byte("secret")
+	d := open(t, &service{info: one}, func(c *api.Config) {
+		c.Tokens = []api.Token{{Name: "shop", Hash: hash("shop"), Push: []string{"orders.>"}},
+			{Name: "all", Hash: hash("all"), Push: []string{">"}, Read: true}}
+	})
 	for route, sees := range map[string]bool{"sendMsg shop": false, "getMsg shop": false, "sendMsg all": true,
 		"getMsg all": true} {
-		route, who, _ := strings.Cut(route, " ")
-		a := call(t, d, "POST", "/camellia/delayQueue/"+route, "topic=orders.x&msgId=a&msg=other&delayMillis=1", as(who)...)
-		if a.json["code"] != 200.0 || strings.Contains(a.raw, "secret") != sees {
-			t.Errorf("%s as %s: %s", route, who, a.raw)
+		route, token, _ := strings.Cut(route, " ")
+		raw, _ := d.post(t, route, "topic=orders.x&msgId=a&msg=other&delayMillis=1", token)
+		if strings.Contains(raw, "secret") != sees {
+			t.Errorf("%s as %s: %s", route, token, raw)
 		}
 	}
 }
@@ -49,13 +50,10 @@ func TestCamellia_MakesUpNoNumber(t *testing.T) {
 		{message.StateCanceled, 0, 0, all[1:2]}, {message.StateExpired, 2, 2, all[1:]},
 		{message.StateDead, 2, 2, nil}, {message.StateWaiting, 0, 0, nil}, {message.StateInFlight, 1, 2, nil},
 	} {
-		d := open(t, with(service{get: func(context.Context, scheduler.Ref) (message.Info, error) {
-			one := info(uidA, "orders.x", c.state)
-			one.Pull, one.Mark.Refusals = true, c.refusals
-			return one, nil
-		}}))
-		a := call(t, d, "POST", "/camellia/delayQueue/getMsg", "topic=orders.x&msgId=a")
-		told, _ := a.json["delayMsg"].(map[string]any)
+		one := info(c.state)
+		one.Pull, one.Mark.Refusals = true, c.refusals
+		_, a := open(t, &service{info: one}).post(t, "getMsg", "topic=orders.x&msgId=a", "")
+		told, _ := a["delayMsg"].(map[string]any)
 		for _, name := range all {
 			if _, is := told[name]; is == slices.Contains(c.none, name) || told["retry"] != c.retry {
 				t.Errorf("%s after %d tells %v", c.state, c.refusals, told)
@@ -74,9 +72,8 @@ func TestCamellia_TakesZeroForNone(t *testing.T) {
 		"7":  {Wait: 7 * time.Millisecond, Lease: 100 * time.Millisecond},
 	} {
 		var got scheduler.Poll
-		d := open(t, with(service{pullers: pullers{polled: func(p scheduler.Poll) { got = p }}}))
-		call(t, d, "POST", "/camellia/delayQueue/longPollingMsg",
-			"topic=orders.x&longPollingTimeoutMillis="+query+"&ackTimeoutMillis="+query)
+		d := open(t, &service{polled: func(p scheduler.Poll) { got = p }})
+		d.post(t, "longPollingMsg", "topic=orders.x&longPollingTimeoutMillis="+query+"&ackTimeoutMillis="+query, "")
 		if got.Wait != want.Wait || got.Lease != want.Lease {
 			t.Errorf("%q: waits %s, leases for %s", query, got.Wait, got.Lease)
 		}
@@ -86,9 +83,10 @@ func TestCamellia_TakesZeroForNone(t *testing.T) {
 // A probe of its status fails while no push can be accepted, one that checks never.
 func TestCamellia_TellsItsHealth(t *testing.T) {
 	t.Parallel()
-	for want, check := range map[int]api.Check{200: {Name: "nats", Err: errElse}, 500: {Name: "redis", Needed: true,
-		Err: errElse}} {
-		d := open(t, func(c *api.Config) {
+	down := errors.New("down")
+	for want, check := range map[int]api.Check{200: {Name: "nats", Err: down}, 500: {Name: "redis", Needed: true,
+		Err: down}} {
+		d := open(t, &service{}, func(c *api.Config) {
 			c.Ready = func(context.Context) []api.Check { return []api.Check{check} }
 		})
 		for path, want := range map[string]int{"status": want, "check": 200} {
@@ -104,36 +102,29 @@ func TestCamellia_TellsItsHealth(t *testing.T) {
 // What was sent back comes back for a poll of its topic that begins, and for all when the instance stops.
 func TestCamellia_ReturnsWhatWasSentBackInTime(t *testing.T) {
 	t.Parallel()
-	var mu sync.Mutex
-	nacks := 0
-	did := scheduler.Settled{Code: scheduler.SettleDone}
-	d := open(t, with(service{pullers: pullers{settled: did, ordered: func(orders []scheduler.Settlement) {
-		mu.Lock()
-		defer mu.Unlock()
+	nacks, held := 0, info(message.StateInFlight)
+	held.Topic = "a"
+	d := open(t, &service{info: held, settled: func(orders []scheduler.Settlement) {
 		for _, o := range orders {
-			if o.Verb == scheduler.Nack && o.UID == uidA && o.Nonce == 1 && o.Topic == "a" {
+			if o.Verb == scheduler.Nack && o.UID == held.UID && o.Nonce == 1 && o.Topic == "a" {
 				nacks++
 			}
 		}
-	}}}))
+	}})
 	wants := func(want int, after string) {
 		t.Helper()
-		mu.Lock()
-		defer mu.Unlock()
 		if nacks != want {
 			t.Errorf("after %s %d came back, want %d", after, nacks, want)
 		}
 	}
-	back := func() {
-		call(t, d, "POST", "/camellia/delayQueue/ackMsg", "topic=a&msgId=a&ack=false").want(t, 200, "")
-	}
+	back := func() { d.post(t, "ackMsg", "topic=a&msgId=a&ack=false", "") }
 	back()
 	back()
-	call(t, d, "POST", "/camellia/delayQueue/pullMsg", "topic=b")
+	d.post(t, "pullMsg", "topic=b", "")
 	wants(0, "a poll of another topic")
-	call(t, d, "POST", "/camellia/delayQueue/pullMsg", "topic=a")
+	d.post(t, "pullMsg", "topic=a", "")
 	wants(2, "a poll")
-	call(t, d, "POST", "/camellia/delayQueue/pullMsg", "topic=a")
+	d.post(t, "pullMsg", "topic=a", "")
 	wants(2, "another poll")
 	back()
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
@@ -145,7 +136,23 @@ func TestCamellia_ReturnsWhatWasSentBackInTime(t *testing.T) {
 	if err := d.Run(ctx, listener); err != nil {
 		t.Error(err)
 	}
+	d.Close()
 	wants(3, "its stop")
 	back()
 	wants(4, "a request beside its stop")
+}
+
+// A long poll that is refused as a whole is answered late, since its SDK repeats it at once; what pulls at once is not.
+func TestCamellia_RefusesALongPollLate(t *testing.T) {
+	t.Parallel()
+	d := open(t, &service{}, func(c *api.Config) {
+		c.Tokens = []api.Token{{Name: "all", Hash: hash("all"), Pull: []string{">"}}}
+	})
+	for name, least := range map[string]time.Duration{"longPollingMsg": time.Second, "pullMsg": 0} {
+		began, w := time.Now(), httptest.NewRecorder()
+		d.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/camellia/delayQueue/"+name, nil))
+		if took := time.Since(began); w.Code != 401 || took < least {
+			t.Errorf("%s: %d after %s, want 401 after %s", name, w.Code, took, least)
+		}
+	}
 }

@@ -1,4 +1,4 @@
-package api
+package seeds
 
 import (
 	"cmp"
@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/tarry-mq/tarry/bridge/api"
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -82,62 +83,67 @@ type camelliaAnswer struct {
 // camelliaCall does one of camellia's requests and returns what to answer besides the code.
 type camelliaCall func(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error)
 
-func (s *Server) camelliaRoutes(closed func(pattern string, needs ops.Right, h handler)) {
-	for _, c := range []struct {
-		method, name string
-		needs        ops.Right
-		call         camelliaCall
-	}{
-		{"POST", "sendMsg", ops.RightPush, s.camelliaSend},
-		{"POST", "deleteMsg", ops.RightChange, s.camelliaDelete},
-		{"POST", "ackMsg", ops.RightPull, s.camelliaAck},
-		{"POST", "getMsg", ops.RightLook, s.camelliaGet},
-		{"GET", "getMonitorData", ops.RightRead, s.camelliaMonitor},
-		{"GET", "getTopicInfo", ops.RightRead, s.camelliaTopic},
-		{"GET", "getTopicInfoList", ops.RightRead, s.camelliaTopics},
-	} {
-		closed(c.method+" "+camelliaPrefix+c.name, c.needs, func(w http.ResponseWriter, r *http.Request) error {
-			f, release, err := s.form(w, r)
-			if err != nil {
-				return s.camelliaRefuse(w, r, err)
-			}
-			defer release()
-			ctx, stop := context.WithTimeout(r.Context(), s.cfg.Timeout)
-			defer stop()
-			a, err := c.call(ctx, r, f)
-			if err != nil {
-				return s.camelliaRefuse(w, r, err)
-			}
-			if a.Code = camelliaOK; a.Data == nil {
-				a.Msg = "success"
-			}
-			return s.respondValue(w, http.StatusOK, a)
-		})
+// camellia are the routes of camellia.
+type camellia struct {
+	*door
+	stats *Stats
+	backs camelliaBacks
+}
+
+func (s *camellia) routes() []api.Route {
+	call := func(method, name string, right ops.Right, do camelliaCall) api.Route {
+		return api.Route{Pattern: method + " " + camelliaPrefix + name, Right: right, Serve: s.served(do)}
 	}
-	for name, asks := range map[string]bool{"status": true, "check": false} {
-		closed("GET /camellia/health/"+name, ops.RightNone,
-			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaHealth(w, r, asks) })
-	}
-	for name, long := range map[string]bool{"pullMsg": false, "longPollingMsg": true} {
-		closed("POST "+camelliaPrefix+name, ops.RightPull,
-			func(w http.ResponseWriter, r *http.Request) error { return s.camelliaPull(w, r, long) })
+	return []api.Route{
+		call("POST", "sendMsg", ops.RightPush, s.send),
+		call("POST", "deleteMsg", ops.RightChange, s.delete),
+		call("POST", "ackMsg", ops.RightPull, s.ack),
+		call("POST", "getMsg", ops.RightLook, s.get),
+		call("GET", "getMonitorData", ops.RightRead, s.monitorData),
+		call("GET", "getTopicInfo", ops.RightRead, s.topicInfo),
+		call("GET", "getTopicInfoList", ops.RightRead, s.topicInfoList),
+		{Pattern: "POST " + camelliaPrefix + "pullMsg", Right: ops.RightPull, Serve: s.pull(false)},
+		{Pattern: "POST " + camelliaPrefix + "longPollingMsg", Right: ops.RightPull, Serve: s.pull(true), Late: time.Second},
+		{Pattern: "GET /camellia/health/status", Serve: s.health(true)},
+		{Pattern: "GET /camellia/health/check", Serve: s.health(false)},
 	}
 }
 
-// camelliaHealth answers probes: that the instance serves, or if it is asked that it can accept a push.
-func (s *Server) camelliaHealth(w http.ResponseWriter, r *http.Request, asks bool) error {
-	ctx, stop := context.WithTimeout(r.Context(), readyWithin)
-	defer stop()
-	code := camelliaOK
-	if _, ready := Amiss(s.cfg.Ready(ctx)); asks && !ready {
-		code = camelliaFailed
+// served returns the handler of one of camellia's requests.
+func (s *camellia) served(do camelliaCall) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		f, release, err := s.form(w, r)
+		if err != nil {
+			return s.refuse(w, r, err)
+		}
+		defer release()
+		ctx, stop := context.WithTimeout(r.Context(), s.ops.Timeout)
+		defer stop()
+		a, err := do(ctx, r, f)
+		if err != nil {
+			return s.refuse(w, r, err)
+		}
+		if a.Code = camelliaOK; a.Data == nil {
+			a.Msg = "success"
+		}
+		return s.RespondValue(w, http.StatusOK, a)
 	}
-	return s.respondValue(w, code, camelliaAnswer{Code: code})
 }
 
-// camelliaRefuse answers with the code for an error.
-func (s *Server) camelliaRefuse(w http.ResponseWriter, r *http.Request, err error) error {
-	known := s.ops.Judge(callerOf(r), err)
+// health answers probes: that the instance serves, or if it is asked that it can accept a push.
+func (s *camellia) health(asks bool) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		code := camelliaOK
+		if asks && !s.Accepts(r.Context()) {
+			code = camelliaFailed
+		}
+		return s.RespondValue(w, code, camelliaAnswer{Code: code})
+	}
+}
+
+// refuse answers with the code for an error.
+func (s *camellia) refuse(w http.ResponseWriter, r *http.Request, err error) error {
+	known := s.ops.Judge(api.CallerOf(r), err)
 	a := camelliaAnswer{Code: camelliaBad, Msg: known.Detail}
 	switch {
 	case known.Status == http.StatusForbidden:
@@ -147,7 +153,7 @@ func (s *Server) camelliaRefuse(w http.ResponseWriter, r *http.Request, err erro
 	case known.Status >= http.StatusInternalServerError:
 		a.Code = camelliaFailed
 	}
-	return s.respondValue(w, http.StatusOK, a)
+	return s.RespondValue(w, http.StatusOK, a)
 }
 
 // form are the fields of a request, read one by one. The first that cannot be read is its error.
@@ -157,8 +163,8 @@ type form struct {
 }
 
 // form reads the fields of a form and of the query, whose room release gives back.
-func (s *Server) form(w http.ResponseWriter, r *http.Request) (f *form, release func(), err error) {
-	body, release, err := s.read(w, r)
+func (s *camellia) form(w http.ResponseWriter, r *http.Request) (f *form, release func(), err error) {
+	body, release, err := s.Read(w, r)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -244,15 +250,15 @@ func (f *form) millis(name string, most time.Duration) time.Duration {
 // camelliaRef names the message with a msgId on a topic.
 func camelliaRef(r *http.Request, topic, id string) (scheduler.Ref, error) {
 	ref, err := ops.Ref(ops.Named{ID: id, Topic: topic, Key: new("")})
-	ref.Viewer = callerOf(r).Viewer()
+	ref.Viewer = api.CallerOf(r).Viewer()
 	return ref, err
 }
 
-// camelliaSend pushes a message for pull, unless the settings of its topic say otherwise. If a message of this name
+// send pushes a message for pull, unless the settings of its topic say otherwise. If a message of this name
 // lives, it is the answer.
-func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+func (s *camellia) send(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
 	var a camelliaAnswer
-	now := s.cfg.Now()
+	now := s.ops.Now()
 	p := wire.Push{Topic: f.topic(), Deliver: wire.PullWord}
 	body := []byte(f.need("msg"))
 	if len(body) == 0 {
@@ -266,7 +272,7 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	delay := f.millis("delayMillis", wire.MaxDelay)
 	p.At, p.HasAt = now.Add(delay), true
 	due := message.CeilMilli(p.At)
-	usual := cmp.Or(s.cfg.Topics.Of(p.Topic), &scheduler.Topic{}) // what its own server's settings say there
+	usual := cmp.Or(s.topics.Of(p.Topic), &scheduler.Topic{}) // what its own server's settings say there
 	p.TTL = cmp.Or(f.millis("ttlMillis", wire.MaxDelay), usual.TTL, camelliaTTL)
 	retries := f.number("maxRetry", -1, 0, wire.MaxRetries)
 	if retries < 0 && usual.Retry.Empty() {
@@ -284,16 +290,16 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 	if f.err != nil {
 		return a, f.err
 	}
-	if s.camelliaMQ(p.Topic) {
+	if s.isMQ(p.Topic) {
 		p.Deliver = wire.MQ
 	} else {
 		p.Headers = []wire.Header{{Name: camelliaMade, Value: strconv.FormatInt(int64(due)-delay.Milliseconds(), 10)},
 			{Name: camelliaDue, Value: strconv.FormatInt(int64(due), 10)}}
 	}
-	if err := callerOf(r).MayPush(p.Topic); err != nil {
+	if err := api.CallerOf(r).MayPush(p.Topic); err != nil {
 		return a, err
 	}
-	if err := errors.Join(p.Check(s.cfg.Prefix), s.ops.Limits().Check(&p, len(body))); err != nil {
+	if err := errors.Join(p.Check(s.ops.Prefix), s.ops.Limits().Check(&p, len(body))); err != nil {
 		return a, err
 	}
 	if p.ID != "" {
@@ -302,9 +308,9 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 			return a, err
 		}
 		// Where the look-up fails, the push itself decides.
-		if first, err := s.cfg.Service.Get(ctx, ref); err == nil && !first.State.Ended() && !s.camelliaGone(ctx, &first) {
+		if first, err := s.ops.Service.Get(ctx, ref); err == nil && !first.State.Ended() && !s.gone(ctx, &first) {
 			s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
-			a.Message = s.camelliaShown(r, &first, false)
+			a.Message = s.shown(r, &first, false)
 			return a, nil
 		} else if ref.UID != "" {
 			return a, ops.Refuse(http.StatusBadRequest, "invalid_msgId",
@@ -312,44 +318,44 @@ func (s *Server) camelliaSend(ctx context.Context, r *http.Request, f *form) (ca
 		}
 	}
 	push := ops.Push(&p, body)
-	accepted := s.cfg.Service.AcceptAll(ctx, []*scheduler.Push{push})[0]
-	if result := s.result(accepted); result.Problem != nil {
+	accepted := s.ops.Service.AcceptAll(ctx, []*scheduler.Push{push})[0]
+	if result := ops.Accepted(accepted, s.ops.Durable); result.Problem != nil {
 		return a, &ops.Refused{Problem: *result.Problem}
 	}
 	s.stats.of(p.Topic, func(c *camelliaCounts) { c.Sent++ })
 	info := message.Info{State: accepted.State, Message: message.Message{UID: accepted.UID, ID: p.ID, Topic: p.Topic,
 		Body: body, Due: accepted.Due, TTL: p.TTL, Retry: push.Retry, Headers: push.Headers, Attempt: 1}}
 	if accepted.Merged || accepted.Duplicate { // a push in between
-		first, err := s.cfg.Service.Get(ctx, scheduler.Ref{UID: accepted.UID, Topic: p.Topic})
+		first, err := s.ops.Service.Get(ctx, scheduler.Ref{UID: accepted.UID, Topic: p.Topic})
 		if err != nil {
 			return a, err
 		}
-		a.Message = s.camelliaShown(r, &first, false)
+		a.Message = s.shown(r, &first, false)
 		return a, nil
 	}
-	a.Message = s.camelliaMessage(&info, false)
+	a.Message = s.message(&info, false)
 	return a, nil
 }
 
-// camelliaShown is camelliaMessage for a look-up: a caller that may only push sees no content.
-func (s *Server) camelliaShown(r *http.Request, i *message.Info, row bool) *camelliaMessage {
-	if !callerOf(r).MayRead() {
+// shown is camelliaMessage for a look-up: a caller that may only push sees no content.
+func (s *camellia) shown(r *http.Request, i *message.Info, row bool) *camelliaMessage {
+	if !api.CallerOf(r).MayRead() {
 		i.Body = nil
 	}
-	return s.camelliaMessage(i, row)
+	return s.message(i, row)
 }
 
-// camelliaMQ reports whether the settings send a topic's messages to NATS, and say so aloud.
-func (s *Server) camelliaMQ(topic string) bool {
-	one := s.cfg.Topics.Of(topic)
+// isMQ reports whether the settings send a topic's messages to NATS, and say so aloud.
+func (s *camellia) isMQ(topic string) bool {
+	one := s.topics.Of(topic)
 	return one != nil && one.Deliver == scheduler.DeliverMQ
 }
 
-// camelliaMessage returns a message in camellia's form. Of one that has ended it leaves out what is not known; row says
+// message returns a message in camellia's form. Of one that has ended it leaves out what is not known; row says
 // that the journal has told what it was.
-func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
+func (s *camellia) message(i *message.Info, row bool) *camelliaMessage {
 	m := &camelliaMessage{Topic: i.Topic, MsgID: ops.InfoOf(i).ID, Msg: string(i.Body),
-		ProduceTime: i.UID.Time().UnixMilli(), TriggerTime: int64(i.Due), Status: s.camelliaStatus(i)}
+		ProduceTime: i.UID.Time().UnixMilli(), TriggerTime: int64(i.Due), Status: s.status(i)}
 	if i.Key != "" { // other doors give keys, within which names are unique
 		m.MsgID = string(i.UID)
 	}
@@ -357,7 +363,7 @@ func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
 		m.Msg, m.MsgBase64 = "", i.Body
 	}
 	if m.Retry = new(int(i.Tries())); row || !i.State.Ended() || i.State.Kept() {
-		schedule := s.cfg.Topics.Schedule(&i.Retry, i.Topic)
+		schedule := s.topics.Schedule(&i.Retry, i.Topic)
 		m.MaxRetry = new(len(schedule.Delays))
 	} else if i.Mark.Refusals > 0 { // it may be that of a retry
 		m.TriggerTime = 0
@@ -377,7 +383,7 @@ func (s *Server) camelliaMessage(i *message.Info, row bool) *camelliaMessage {
 	return m
 }
 
-func (s *Server) camelliaStatus(i *message.Info) int {
+func (s *camellia) status(i *message.Info) int {
 	switch i.State {
 	case message.StateInFlight:
 		return camelliaLeased
@@ -393,7 +399,7 @@ func (s *Server) camelliaStatus(i *message.Info) int {
 		}
 		return camelliaExpired
 	}
-	if i.State == message.StateReady || i.Due <= message.Milli(s.cfg.Now().UnixMilli()) {
+	if i.State == message.StateReady || i.Due <= message.Milli(s.ops.Now().UnixMilli()) {
 		return camelliaReady
 	}
 	return camelliaWaiting
@@ -408,21 +414,21 @@ func camelliaNamed(r *http.Request, f *form) (scheduler.Ref, error) {
 	return camelliaRef(r, topic, id)
 }
 
-// camelliaDelete cancels a message that waits. What a consumer holds is handed out no more. What has ended is not there
+// delete cancels a message that waits. What a consumer holds is handed out no more. What has ended is not there
 // to be deleted.
-func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+func (s *camellia) delete(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
 	ref, err := camelliaNamed(r, f)
 	topic := ref.Topic
 	if err == nil {
-		ref, err = s.ops.Permitted(ctx, callerOf(r), ref)
+		ref, err = s.ops.Permitted(ctx, api.CallerOf(r), ref)
 	}
 	if err != nil {
 		return camelliaAnswer{}, err
 	}
-	result, err := s.cfg.Service.Cancel(ctx, ref)
+	result, err := s.ops.Service.Cancel(ctx, ref)
 	held := scheduler.ErrNotLeased
 	if err == nil && result.Code == scheduler.CancelInFlight && result.Info.Pull {
-		_, held = s.cfg.Service.SettleHeld(ctx, ref, scheduler.Discard)
+		_, held = s.ops.Service.SettleHeld(ctx, ref, scheduler.Discard)
 	}
 	if held != nil && (err == nil || errors.Is(err, scheduler.ErrUnknownID)) {
 		if _, refused := ops.Cancel(f.Get("msgId"), &result); refused != nil {
@@ -435,8 +441,8 @@ func (s *Server) camelliaDelete(ctx context.Context, r *http.Request, f *form) (
 	return camelliaAnswer{}, err
 }
 
-// camelliaAck ends the lease in force of a message, whoever holds it: camellia has no receipts.
-func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+// ack ends the lease in force of a message, whoever holds it: camellia has no receipts.
+func (s *camellia) ack(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
 	ref, err := camelliaNamed(r, f)
 	ack := true
 	if given := f.Get("ack"); given != "" && err == nil {
@@ -447,16 +453,16 @@ func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (cam
 		}
 	}
 	if err == nil {
-		err = callerOf(r).MayPull(ref.Topic)
+		err = api.CallerOf(r).MayPull(ref.Topic)
 	}
 	if err != nil {
 		return camelliaAnswer{}, err
 	}
 	ref.Viewer = nil // the right to pull covers the topic
 	if ack {
-		_, err = s.cfg.Service.SettleHeld(ctx, ref, scheduler.Ack)
+		_, err = s.ops.Service.SettleHeld(ctx, ref, scheduler.Ack)
 	} else {
-		err = s.camelliaSendBack(ctx, ref)
+		err = s.sendBack(ctx, ref)
 	}
 	switch {
 	case errors.Is(err, scheduler.ErrNotLeased):
@@ -467,95 +473,90 @@ func (s *Server) camelliaAck(ctx context.Context, r *http.Request, f *form) (cam
 	return camelliaAnswer{}, err
 }
 
-func (s *Server) camelliaGet(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
+func (s *camellia) get(ctx context.Context, r *http.Request, f *form) (camelliaAnswer, error) {
 	ref, err := camelliaNamed(r, f)
 	if err != nil {
 		return camelliaAnswer{}, err
 	}
-	info, err := s.cfg.Service.Get(ctx, ref)
+	info, err := s.ops.Service.Get(ctx, ref)
 	if err != nil {
 		return camelliaAnswer{}, err
 	}
 	row := false
-	if info.State.Ended() && s.cfg.Journal != nil {
-		if was, err := s.cfg.Journal.Whole(ctx, info.UID); err == nil {
+	if info.State.Ended() && s.ops.Journal != nil {
+		if was, err := s.ops.Journal.Whole(ctx, info.UID); err == nil {
 			row, info.Message = true, was.Message
 		}
 	}
 	s.stats.of(ref.Topic, func(c *camelliaCounts) { c.Got++ })
-	m := s.camelliaShown(r, &info, row)
-	if s.camelliaGone(ctx, &info) {
+	m := s.shown(r, &info, row)
+	if s.gone(ctx, &info) {
 		m.Status = camelliaDeleted
 	}
 	return camelliaAnswer{Message: m}, nil
 }
 
-// camelliaGone reports whether a message that a consumer holds was deleted.
-func (s *Server) camelliaGone(ctx context.Context, i *message.Info) bool {
+// gone reports whether a message that a consumer holds was deleted.
+func (s *camellia) gone(ctx context.Context, i *message.Info) bool {
 	if i.State != message.StateInFlight || !i.Pull {
 		return false
 	}
-	held, err := s.cfg.Service.LeaseOf(ctx, scheduler.Ref{UID: i.UID, Topic: i.Topic})
+	held, err := s.ops.Service.LeaseOf(ctx, scheduler.Ref{UID: i.UID, Topic: i.Topic})
 	return err == nil && held.Discarded
 }
 
-// camelliaPull leases ready messages, or waits for some if it is a long poll. The SDK repeats a long poll that fails at
-// once, so a failure is answered late.
-func (s *Server) camelliaPull(w http.ResponseWriter, r *http.Request, long bool) error {
-	wait := time.Second
-	f, release, err := s.form(w, r)
-	if err == nil {
-		release()
-		wait = cmp.Or(f.millis("longPollingTimeoutMillis", ops.MaxWait), camelliaWait)
-		poll := scheduler.Poll{Topic: f.topic(), Bytes: ops.PullBytes, Max: int(f.number("batch", 1, 1, ops.MaxPull)),
-			Lease: f.millis("ackTimeoutMillis", wire.MostLease)}
-		if poll.Lease > 0 { // else the topic's
-			poll.Lease = max(poll.Lease, wire.LeastLease)
-		}
-		if long {
-			poll.Wait = wait
-		}
-		switch err = f.err; {
-		case err != nil:
-		case s.camelliaMQ(poll.Topic):
-			err = ops.Refuse(http.StatusBadRequest, wire.WordDeliver,
-				"topic %s has deliver: mq in the settings; nobody pulls it",
-				poll.Topic)
-		default:
-			err = callerOf(r).MayPull(poll.Topic)
-		}
+// pull leases ready messages, or waits for some if it is a long poll. The SDK repeats a long poll that fails at once,
+// so a failure is answered late.
+func (s *camellia) pull(long bool) api.Handler {
+	return func(w http.ResponseWriter, r *http.Request) error {
+		poll, wait, err := s.poll(w, r)
 		if err == nil {
-			if ready := s.camelliaEnd(poll.Topic); ready > 0 {
-				s.later(r, ready)
+			if ready := s.endBacks(s.backs.take(poll.Topic)); ready > 0 {
+				s.Later(r, ready)
 			}
 			if long {
-				defer time.AfterFunc(wait-camelliaLast, func() { s.camelliaEnd(poll.Topic) }).Stop()
+				poll.Wait = wait
+				defer time.AfterFunc(wait-camelliaLast, func() { s.endBacks(s.backs.take(poll.Topic)) }).Stop()
 			}
-			_, err = s.handOut(w, r, poll, func(found []scheduler.PulledMessage) error {
+			_, err = s.HandOut(w, r, poll, func(found []scheduler.PulledMessage) error {
 				list := make([]camelliaMessage, len(found))
 				for i := range found {
 					m := found[i].Message
-					list[i] = *s.camelliaMessage(&message.Info{Message: *m, State: message.StateInFlight}, false)
-					s.stats.pulled(m.Topic, *list[i].Retry-1, s.cfg.Now().Sub(m.Due.Time()))
+					list[i] = *s.message(&message.Info{Message: *m, State: message.StateInFlight}, false)
+					s.stats.pulled(m.Topic, *list[i].Retry-1, s.ops.Now().Sub(m.Due.Time()))
 				}
-				return s.respondValue(w, http.StatusOK, camelliaAnswer{Code: camelliaOK, Msg: "success", List: &list})
+				return s.RespondValue(w, http.StatusOK, camelliaAnswer{Code: camelliaOK, Msg: "success", List: &list})
 			})
 		}
+		if err == nil {
+			return nil
+		}
+		if long && s.ops.Judge(api.CallerOf(r), err).Status != http.StatusForbidden { // which Mount answers late
+			s.Later(r, min(wait, time.Second))
+		}
+		return s.refuse(w, r, err)
 	}
-	if err == nil {
-		return nil
-	}
-	if long && s.ops.Judge(callerOf(r), err).Status != http.StatusForbidden { // which refuse answers late
-		s.later(r, min(wait, time.Second))
-	}
-	return s.camelliaRefuse(w, r, err)
 }
 
-// later waits before a refusal, unless the client goes or the instance stops.
-func (s *Server) later(r *http.Request, wait time.Duration) {
-	select {
-	case <-time.After(wait):
-	case <-r.Context().Done():
-	case <-s.stopping.Done():
+// poll reads a poll, and how long it waits if it is a long one.
+func (s *camellia) poll(w http.ResponseWriter, r *http.Request) (poll scheduler.Poll, wait time.Duration, err error) {
+	f, release, err := s.form(w, r)
+	if err != nil {
+		return poll, time.Second, err
 	}
+	release()
+	wait = cmp.Or(f.millis("longPollingTimeoutMillis", ops.MaxWait), camelliaWait)
+	poll = scheduler.Poll{Topic: f.topic(), Bytes: ops.PullBytes, Max: int(f.number("batch", 1, 1, ops.MaxPull)),
+		Lease: f.millis("ackTimeoutMillis", wire.MostLease)}
+	if poll.Lease > 0 { // else the topic's
+		poll.Lease = max(poll.Lease, wire.LeastLease)
+	}
+	switch {
+	case f.err != nil:
+		return poll, wait, f.err
+	case s.isMQ(poll.Topic):
+		return poll, wait, ops.Refuse(http.StatusBadRequest, wire.WordDeliver,
+			"topic %s has deliver: mq in the settings; nobody pulls it", poll.Topic)
+	}
+	return poll, wait, api.CallerOf(r).MayPull(poll.Topic)
 }

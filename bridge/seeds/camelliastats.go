@@ -1,4 +1,4 @@
-package api
+package seeds
 
 import (
 	"context"
@@ -11,13 +11,13 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// camelliaStats count, for camellia's getMonitorData, what this instance has done since it started.
-type camelliaStats struct {
+// Stats count, for camellia's getMonitorData, what this instance has done since it started. The zero value is ready.
+type Stats struct {
 	mu  sync.Mutex
 	all map[string]*camelliaCounts
 }
 
-// camelliaTopics bounds the topics that are counted one by one, and those of a list. The others are counted together,
+// topicInfoList bounds the topics that are counted one by one, and those of a list. The others are counted together,
 // without a name.
 const camelliaTopics = 1000
 
@@ -54,7 +54,7 @@ func (g *camelliaGap) add(gap time.Duration) {
 }
 
 // of changes the counts of a topic.
-func (s *camelliaStats) of(topic string, change func(*camelliaCounts)) {
+func (s *Stats) of(topic string, change func(*camelliaCounts)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.all == nil {
@@ -74,7 +74,7 @@ func (s *camelliaStats) of(topic string, change func(*camelliaCounts)) {
 }
 
 // pulled counts a message that is handed out so long after it was due, after so many retries.
-func (s *camelliaStats) pulled(topic string, retry int, gap time.Duration) {
+func (s *Stats) pulled(topic string, retry int, gap time.Duration) {
 	s.of(topic, func(c *camelliaCounts) {
 		c.Pulled++
 		c.pulled.add(gap)
@@ -93,8 +93,8 @@ func (c *camelliaCounts) over(now message.State) {
 }
 
 // Over counts a message for pull whose lease, or whose time to live, was over.
-func (s *Server) Over(topic string, lapsed, untried bool, now message.State) {
-	s.stats.of(topic, func(c *camelliaCounts) {
+func (s *Stats) Over(topic string, lapsed, untried bool, now message.State) {
+	s.of(topic, func(c *camelliaCounts) {
 		if lapsed {
 			c.TimedOut++
 		}
@@ -105,7 +105,7 @@ func (s *Server) Over(topic string, lapsed, untried bool, now message.State) {
 	})
 }
 
-func (s *Server) camelliaMonitor(context.Context, *http.Request, *form) (camelliaAnswer, error) {
+func (s *camellia) monitorData(context.Context, *http.Request, *form) (camelliaAnswer, error) {
 	data := struct {
 		Scope   string           `json:"scope"`
 		Counts  []camelliaCounts `json:"requestStatsList"`
@@ -149,9 +149,9 @@ type camelliaTopicInfo struct {
 	Leased int `json:"ackQueueSize"`
 }
 
-// camelliaInfos counts the messages for pull of topics.
-func (s *Server) camelliaInfos(ctx context.Context, topics ...string) ([]camelliaTopicInfo, error) {
-	counts, err := s.cfg.Service.PullCounts(ctx, topics, camelliaWithin[:])
+// infos counts the messages for pull of topics.
+func (s *camellia) infos(ctx context.Context, topics ...string) ([]camelliaTopicInfo, error) {
+	counts, err := s.ops.Service.PullCounts(ctx, topics, camelliaWithin[:])
 	if err != nil {
 		return nil, err
 	}
@@ -169,23 +169,23 @@ func (s *Server) camelliaInfos(ctx context.Context, topics ...string) ([]camelli
 	return all, nil
 }
 
-func (s *Server) camelliaTopic(ctx context.Context, _ *http.Request, f *form) (camelliaAnswer, error) {
+func (s *camellia) topicInfo(ctx context.Context, _ *http.Request, f *form) (camelliaAnswer, error) {
 	topic := f.topic()
 	if f.err != nil {
 		return camelliaAnswer{}, f.err
 	}
-	all, err := s.camelliaInfos(ctx, topic)
+	all, err := s.infos(ctx, topic)
 	if err != nil {
 		return camelliaAnswer{}, err
 	}
 	return camelliaAnswer{Data: all[0]}, nil
 }
 
-// camelliaTopics lists the first topics that have messages for pull, of the first 20 pages of topics.
-func (s *Server) camelliaTopics(ctx context.Context, _ *http.Request, _ *form) (camelliaAnswer, error) {
+// topicInfoList lists the first topics that have messages for pull, of the first 20 pages of topics.
+func (s *camellia) topicInfoList(ctx context.Context, _ *http.Request, _ *form) (camelliaAnswer, error) {
 	all, after := []camelliaTopicInfo{}, ""
 	for range 20 {
-		counts, err := s.cfg.Service.TopicCounts(ctx, after, camelliaTopics)
+		counts, err := s.ops.Service.TopicCounts(ctx, after, camelliaTopics)
 		if err != nil {
 			return camelliaAnswer{}, err
 		}
@@ -193,7 +193,7 @@ func (s *Server) camelliaTopics(ctx context.Context, _ *http.Request, _ *form) (
 		for i := range counts {
 			topics[i], after = counts[i].Topic, counts[i].Topic
 		}
-		page, err := s.camelliaInfos(ctx, topics...)
+		page, err := s.infos(ctx, topics...)
 		if err != nil {
 			return camelliaAnswer{}, err
 		}
