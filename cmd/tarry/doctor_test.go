@@ -123,7 +123,7 @@ func TestDoctor_LeavesARunningInstanceAlone(t *testing.T) {
 		return nil
 	})
 	r := tarry(t, "", environ, "doctor").want(t, exitDone, "one is running, at "+at)
-	for _, want := range []string{"1 instance registered and reached", "as the setting says", "work queue on file",
+	for _, want := range []string{"1 registered and reached", "as the setting says", "work queue on file",
 		"anybody who can reach ZooKeeper may write"} {
 		if !strings.Contains(r.out, want) {
 			t.Errorf("no %q in\n%s", want, r.out)

@@ -28,9 +28,9 @@ type Inspection struct {
 	Unfit  error
 	// NeedPacket is the max_allowed_packet that messages of Config.MaxRow need.
 	NeedPacket int64
-	// Variables are the server's own settings, Session those of this session, and Status its counters, all by
-	// lower-case name. Names that the server does not know are missing.
-	Variables, Session, Status map[string]string
+	// Variables are the server's own settings and Session those of this session, by lower-case name. Names that the server
+	// does not know are missing.
+	Variables, Session map[string]string
 	// Schema is the version of the tables, 0 without tables. Known is the version that this tarry creates.
 	Schema, Known int64
 	// Namespace is the namespace that the database belongs to, or "".
@@ -50,7 +50,7 @@ type ClockReading struct{ Server, Sent, Got time.Time }
 var inspected = []string{
 	"innodb_flush_log_at_trx_commit", "sync_binlog", "log_bin", "innodb_doublewrite", "innodb_force_recovery",
 	"read_only", "super_read_only", "innodb_read_only",
-	"max_connections", "max_user_connections", "wsrep_on", "max_allowed_packet",
+	"wsrep_on", "max_allowed_packet",
 }
 
 // Inspect reads what a database reports about itself. It returns an error if the database cannot be asked at all; the
@@ -122,10 +122,6 @@ func (s *SQL) inspectMySQL(ctx context.Context, found *Inspection) error {
 	}
 	if found.Session, err = s.settings(
 		ctx, "SHOW SESSION VARIABLES WHERE Variable_name IN ('wait_timeout', 'max_allowed_packet')"); err != nil {
-		return err
-	}
-	if found.Status, err = s.settings(
-		ctx, "SHOW GLOBAL STATUS WHERE Variable_name IN ('Threads_connected', 'Max_used_connections')"); err != nil {
 		return err
 	}
 	for range 3 {

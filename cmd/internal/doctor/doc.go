@@ -7,6 +7,9 @@
 // on tarry.<namespace>.doctor, to which nobody listens. What only a change could prove, it concludes from what the
 // servers report (ACLs, permissions, EXPLAIN).
 //
+// What a server reports and the settings say are facts, and what a check makes of them is a table of rules (rules.go),
+// from which docs/operations.md has its list. Only rights, ensembles, clocks and files need code of their own.
+//
 // A check has one of four outcomes:
 //
 //	ok       as it should be

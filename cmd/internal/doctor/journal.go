@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,15 +15,9 @@ import (
 
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/store/journal"
-	"github.com/tarry-mq/tarry/store/timeline"
 )
 
-const (
-	sqliteScheme = "sqlite:"
-	// journalConns is the largest number of an instance's connections. journalIdle is how long it keeps an idle one.
-	journalConns = 8
-	journalIdle  = 2 * time.Second
-)
+const sqliteScheme = "sqlite:"
 
 // database is the database of the journal.
 type database struct {
@@ -65,11 +59,10 @@ func (p *patient) journal(ctx context.Context) ([]Check, []reading) {
 		clocks = append(clocks, read("journal", c.Server, c.Sent, c.Got))
 		trip = min(trip, c.Got.Sub(c.Sent))
 	}
-	d.reached(trip)
-	d.durable()
-	d.packet()
-	d.writes()
-	d.connections()
+	if d.ok("reachable", "%s, mode %s, a round trip takes %s", d.Server, d.cfg.Journal.Mode, round(trip)); d.Unfit != nil {
+		d.broken("version", d.Unfit, "upgrade to MySQL 8 or MariaDB 10.11")
+	}
+	d.variables()
 	d.schema()
 	d.privileges()
 	return n.checks, clocks
@@ -92,147 +85,85 @@ func journalChange(err error) string {
 	return "start the database, open the port, or correct journal.dsn"
 }
 
-func (d *database) reached(trip time.Duration) {
-	found := fmt.Sprintf("%s, mode %s, a round trip takes %s", d.Server, d.cfg.Journal.Mode, round(trip))
-	if trip > 50*time.Millisecond {
-		d.warn("reachable", found,
-			"bring the database nearer: with journal.mode sync, every answered change waits for several round trips")
-	} else {
-		d.ok("reachable", "%s", found)
-	}
-	switch {
-	case d.Unfit != nil:
-		d.broken("version", d.Unfit, "upgrade to MySQL 8 or MariaDB 10.11")
-	case strings.Contains(d.Server, "MariaDB") && !timeline.AtLeast(d.Server, 10, 11):
-		d.warn("version", d.Server, "upgrade to MariaDB 10.11 or later: tarry is not tested on older versions")
-	default:
-		d.ok("version", "%s", d.Server)
-	}
-	// The settings belong to the session: a proxy that shares sessions loses them.
-	if idle := number(d.Session["wait_timeout"]); idle > 0 && time.Duration(idle)*time.Second <= journalIdle {
-		d.fail("wait_timeout", fmt.Sprintf("the server ends sessions that are idle for %d s, before tarry closes "+
-			"them", idle),
-			"raise wait_timeout to 6 s or more for this user")
-	} else if idle > 60 {
-		d.warn("wait_timeout", fmt.Sprintf("%d s in tarry's session, which asked for 6 s: something between here and "+
-			"the server drops session settings", idle),
-			"connect to the server itself, or let the proxy keep a session for each client: otherwise an instance "+
-				"that lost power holds its locks for that long")
-	} else {
-		d.ok("wait_timeout", "%d s in tarry's session", idle)
-	}
+// mysqlRules hold the variables of a server. wait_timeout is that of tarry's session, in seconds: a proxy that shares
+// sessions loses it.
+var mysqlRules = []rule{
+	{"version", "fit=yes mariadb=yes version<10.11", Warn, "{version}",
+		"upgrade to MariaDB 10.11 or later: tarry is not tested on older versions"},
+	{"version", "fit=yes", OK, "{version}", ""},
+	{"wait_timeout", "wait_timeout>0 wait_timeout<3", Fail,
+		"the server ends sessions that are idle for {wait_timeout} s, before tarry closes them",
+		"raise wait_timeout to 6 s or more for this user"},
+	{"wait_timeout", "wait_timeout>60", Warn,
+		"{wait_timeout} s in tarry's session, which asked for 6 s: something between here and the server drops session " +
+			"settings",
+		"connect to the server itself, or let the proxy keep a session for each client: otherwise an instance that lost " +
+			"power holds its locks for that long"},
+	{"wait_timeout", "", OK, "{wait_timeout} s in tarry's session", ""},
+	{"durability", "innodb_flush_log_at_trx_commit!=1|", Warn, mysqlLax, mysqlDurable},
+	{"durability", "log_bin=ON sync_binlog!=1", Warn, mysqlLax, mysqlDurable},
+	{"durability", "innodb_doublewrite=OFF|0", Warn, mysqlLax, mysqlDurable},
+	{"durability", "log_bin=ON", OK, "each commit is on disk (log and binary log)", ""},
+	{"durability", "", OK,
+		"each commit is on disk; without a binary log there is no replica and no point-in-time recovery", ""},
+	{"recovery mode", "innodb_force_recovery>0", Fail,
+		"innodb_force_recovery={innodb_force_recovery}: the server is being repaired", "finish the repair"},
+	{"max_allowed_packet", "max_allowed_packet<{least}", Fail, "{packet}; messages of up to http.body_limit need {need}",
+		"max_allowed_packet={least} or more in my.cnf, or a lower http.body_limit: tarry serve does not open this journal " +
+			"otherwise"},
+	{"max_allowed_packet", "", OK, "{packet}; messages of up to http.body_limit need {need}", ""},
+	{"writable", "super_read_only=ON|1", Fail, "super_read_only is on" + mysqlReplica, mysqlPrimary},
+	{"writable", "innodb_read_only=ON|1", Fail, "innodb_read_only is on" + mysqlReplica, mysqlPrimary},
+	// Users with SUPER or READ_ONLY ADMIN pass.
+	{"writable", "read_only=ON|1", Warn, "read_only is on" + mysqlReplica, mysqlPrimary},
+	{"writable", "", OK, "the server accepts changes", ""},
+	{"cluster", "wsrep_on=ON", Warn, "Galera: tarry's fences use locks, which hold on only one node",
+		"let all instances write to the same node"},
 }
 
-// durable checks whether a commit survives a power failure.
-func (d *database) durable() {
-	v := d.Variables
-	var lax []string
-	if flush, there := v["innodb_flush_log_at_trx_commit"]; there && flush != "1" {
-		lax = append(lax, "innodb_flush_log_at_trx_commit="+flush)
-	}
-	if binlog := v["sync_binlog"]; strings.EqualFold(v["log_bin"], "ON") && binlog != "1" {
-		lax = append(lax, "sync_binlog="+binlog)
-	}
-	if double := v["innodb_doublewrite"]; strings.EqualFold(double, "OFF") || double == "0" {
-		lax = append(lax, "innodb_doublewrite="+double)
-	}
-	switch {
-	case len(lax) > 0:
-		d.warn("durability", strings.Join(lax, ", ")+
-			": a power failure of the database loses changes that tarry has answered",
-			"innodb_flush_log_at_trx_commit=1, sync_binlog=1 and innodb_doublewrite=ON in my.cnf")
-	case strings.EqualFold(v["log_bin"], "ON"):
-		d.ok("durability", "each commit is on disk (log and binary log)")
-	default:
-		d.ok("durability",
-			"each commit is on disk; without a binary log there is no replica and no point-in-time recovery")
-	}
-	if force := v["innodb_force_recovery"]; number(force) > 0 {
-		d.fail("recovery mode", "innodb_force_recovery="+force+": the server is being repaired", "finish the repair")
-	}
+const (
+	mysqlLax = "innodb_flush_log_at_trx_commit={innodb_flush_log_at_trx_commit}, sync_binlog={sync_binlog}, " +
+		"innodb_doublewrite={innodb_doublewrite}: a power failure of the database loses changes that tarry has answered"
+	mysqlDurable = "innodb_flush_log_at_trx_commit=1, sync_binlog=1 and innodb_doublewrite=ON in my.cnf"
+	mysqlReplica = ": this is a replica, or a server that accepts no changes"
+	mysqlPrimary = "point journal.dsn at the primary"
+)
+
+func (d *database) variables() {
+	f := facts(d.Variables)
+	have := cmp.Or(number(d.Session["max_allowed_packet"]), number(f["max_allowed_packet"]))
+	d.apply(mysqlRules, f.with("version", d.Server, "fit", yes(d.Unfit == nil),
+		"mariadb", yes(strings.Contains(d.Server, "MariaDB")), "wait_timeout", d.Session["wait_timeout"],
+		"max_allowed_packet", strconv.FormatInt(have, 10), "packet", size(have),
+		"least", strconv.FormatInt(d.NeedPacket, 10), "need", size(d.NeedPacket)))
 }
 
-func (d *database) packet() {
-	have := cmp.Or(number(d.Session["max_allowed_packet"]), number(d.Variables["max_allowed_packet"]))
-	found := fmt.Sprintf("%s; messages of up to http.body_limit need %s", size(have), size(d.NeedPacket))
-	change := ""
-	if have < d.NeedPacket {
-		change = fmt.Sprintf("max_allowed_packet=%d or more in my.cnf, or a lower http.body_limit: tarry serve does "+
-			"not open this journal otherwise", d.NeedPacket)
-	}
-	d.judge(Fail, "max_allowed_packet", found, change)
-}
-
-func (d *database) writes() {
-	v := d.Variables
-	for _, name := range []string{"read_only", "super_read_only", "innodb_read_only"} {
-		if on := v[name]; strings.EqualFold(on, "ON") || on == "1" {
-			change := "point journal.dsn at the primary"
-			if name == "read_only" { // users with SUPER or READ_ONLY ADMIN pass
-				d.warn("writable", "read_only is on: this is a replica, or a server that accepts no changes", change)
-			} else {
-				d.fail("writable", name+" is on: this is a replica, or a server that accepts no changes", change)
-			}
-			return
-		}
-	}
-	if strings.EqualFold(v["wsrep_on"], "ON") {
-		d.warn("cluster", "Galera: tarry's fences use locks, which hold on only one node",
-			"let all instances write to the same node")
-	}
-	d.ok("writable", "the server accepts changes")
-}
-
-func (d *database) connections() {
-	most, used := number(d.Variables["max_connections"]), number(d.Status["threads_connected"])
-	if per := number(d.Variables["max_user_connections"]); per > 0 && per < most {
-		most = per
-	}
-	if most == 0 {
-		return
-	}
-	found := fmt.Sprintf("%d of %d in use, an instance uses at most %d", used, most, journalConns)
-	change := ""
-	if most-used < 2*journalConns {
-		change = fmt.Sprintf("raise max_connections (and max_user_connections): %d for each instance, and for one "+
-			"more during a restart", journalConns)
-	}
-	d.judge(Warn, "connections", found, change)
+// schemaRules hold what the database holds against what this tarry needs.
+var schemaRules = []rule{
+	{"schema", "schema>{known}", Fail, "version {schema}, made by a newer tarry; this one knows {known}",
+		"run the newer tarry"},
+	{"schema", "schema<{known} journal.migrate=false", Fail,
+		"version {schema}, this tarry needs {known}, and journal.migrate is off", "run tarry migrate before the next start"},
+	{"schema", "schema<{known}", OK, "version {schema}; the next start migrates it to {known}", ""},
+	{"schema", "", OK, "version {schema}", ""},
+	{"namespace", "owner=", OK, "the database belongs to no namespace yet", ""},
+	{"namespace", "owner!={namespace}", Fail, "the database belongs to namespace {owner}, not {namespace}",
+		"give each namespace a database of its own"},
+	{"namespace", "", OK, "the database belongs to this namespace", ""},
+	{"engine", "other!=", Fail, "not InnoDB: {other}",
+		"ALTER TABLE … ENGINE=InnoDB: without transactions, a change may be written in part"},
 }
 
 func (d *database) schema() {
-	const migrate = "run tarry migrate"
-	switch {
-	case d.Schema > d.Known:
-		d.fail("schema", fmt.Sprintf("version %d, made by a newer tarry; this one knows %d", d.Schema, d.Known),
-			"run the newer tarry")
-	case d.Schema < d.Known && !d.cfg.Journal.Migrate:
-		d.fail("schema", fmt.Sprintf("version %d, this tarry needs %d, and journal.migrate is off", d.Schema, d.Known),
-			migrate+" before the next start")
-	case d.Schema < d.Known:
-		d.ok("schema", "version %d; the next start migrates it to %d", d.Schema, d.Known)
-	default:
-		d.ok("schema", "version %d", d.Schema)
-	}
-	switch owner := d.Namespace; {
-	case owner != "" && owner != d.cfg.Namespace:
-		d.fail("namespace", fmt.Sprintf("the database belongs to namespace %s, not %s", owner, d.cfg.Namespace),
-			"give each namespace a database of its own")
-	case owner == "":
-		d.ok("namespace", "the database belongs to no namespace yet")
-	default:
-		d.ok("namespace", "the database belongs to this namespace")
-	}
 	var other []string
 	for _, table := range []string{"messages", "transitions", "rejects", "fences", "meta"} {
 		if engine := d.Engines[table]; engine != "" && !strings.EqualFold(engine, "InnoDB") {
 			other = append(other, table+" ("+engine+")")
 		}
 	}
-	if len(other) > 0 {
-		d.fail("engine", "not InnoDB: "+strings.Join(other, ", "),
-			"ALTER TABLE … ENGINE=InnoDB: without transactions, a change may be written in part")
-	}
+	d.apply(schemaRules, facts{"schema": strconv.FormatInt(d.Schema, 10), "known": strconv.FormatInt(d.Known, 10),
+		"journal.migrate": strconv.FormatBool(d.cfg.Journal.Migrate), "owner": d.Namespace,
+		"namespace": d.cfg.Namespace, "other": shorten(other)})
 }
 
 const grantText = "GRANT SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX ON DATABASE.* TO tarry's user"

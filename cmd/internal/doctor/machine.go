@@ -11,63 +11,28 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 )
 
-// leastFiles is how many files an instance should be able to have open: connections count as files.
-const leastFiles = 4096
+// machineRules hold the settings that concern no server. loopback is yes where http.listen is of this machine alone.
+var machineRules = []rule{
+	{"http access", "printed=yes", Warn, "http.token is the one that tarry's pages print",
+		"make one: openssl rand -hex 24"},
+	{"http access", "asks= loopback=yes", OK, "{http.listen} asks for no token; only this machine can reach it", ""},
+	{"http access", "asks=", Warn,
+		"{http.listen} accepts pushes and cancels from anybody who can reach it: http.insecure is on and there is no token",
+		"set http.token or http.tokens, and remove http.insecure"},
+	{"http access", "tls= loopback=", OK,
+		"{http.listen} asks for a token, which is sent in clear: if others share the network, set http.tls or put TLS in " +
+			"front", ""},
+	{"http access", "", OK, "{http.listen} asks for a token", ""},
+}
 
-// machine checks the process's environment, and the settings that concern no server.
+// machine checks the settings that concern no server.
 func (p *patient) machine(context.Context) ([]Check, []reading) {
-	n := p.notes("machine", "")
-	if files, ok := fileLimit(); ok {
-		change := ""
-		if files < leastFiles {
-			change = fmt.Sprintf(
-				"ulimit -n %d at least (LimitNOFILE in systemd, ulimits in compose): each connection is a "+
-					"file", leastFiles)
-		}
-		n.judge(Warn, "open files", fmt.Sprintf("at most %d may be open", files), change)
-	}
-	p.exposure(n)
+	n, h := p.notes("machine", ""), p.cfg.HTTP
+	n.apply(machineRules, facts{"http.listen": h.Listen, "printed": yes(h.Token.Printed()),
+		"asks": yes(h.Token != "" || len(h.Tokens) > 0 || h.TokensFile != ""), "tls": h.TLS.Cert,
+		"loopback": yes(config.Loopback(h.Listen))})
 	p.certificates(n)
-	if !p.cfg.InMemory() { // nobody takes over
-		p.timeouts(n)
-	}
 	return n.checks, nil
-}
-
-func (p *patient) exposure(n *notes) {
-	h := p.cfg.HTTP
-	switch asks := h.Token != "" || len(h.Tokens) > 0 || h.TokensFile != ""; {
-	case h.Token.Printed():
-		n.warn("http access", "http.token is the one that tarry's pages print", "make one: openssl rand -hex 24")
-	case !asks && config.Loopback(h.Listen):
-		n.ok("http access", "%s asks for no token; only this machine can reach it", h.Listen)
-	case !asks:
-		n.warn("http access", h.Listen+
-			" accepts pushes and cancels from anybody who can reach it: http.insecure is on and there is no token",
-			"set http.token or http.tokens, and remove http.insecure")
-	case h.TLS.Cert == "" && !config.Loopback(h.Listen):
-		n.ok("http access", "%s asks for a token, which is sent in clear: if others share the network, set "+
-			"http.tls or put TLS in front", h.Listen)
-	default:
-		n.ok("http access", "%s asks for a token", h.Listen)
-	}
-}
-
-func (p *patient) timeouts(n *notes) {
-	session, publish := p.cfg.ZooKeeper.Session, p.cfg.Publish.Timeout
-	found := fmt.Sprintf("zookeeper.session %s, publish.timeout %s: a dead leader is replaced within about %s, and "+
-		"streams must recognize duplicates for %s",
-		session, publish, session+3*time.Second, p.window())
-	change := ""
-	switch {
-	case publish > session/2: // the settings refuse it too
-		change = fmt.Sprintf("publish.timeout %s or less: a leader stops half a session after its last renewal",
-			session/2)
-	case session < 4*time.Second:
-		change = "zookeeper.session 4s or more: a leader that pauses for half a session loses the leadership, and " +
-			"most ensembles do not grant less"
-	}
-	n.judge(Warn, "time-outs", found, change)
 }
 
 const (

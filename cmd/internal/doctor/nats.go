@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -15,7 +16,6 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/bridge/link"
-	"github.com/tarry-mq/tarry/store/timeline"
 )
 
 // natsSeen is the account that tarry serve would work in.
@@ -27,6 +27,34 @@ type natsSeen struct {
 	// clustered reports whether streams can have several copies here.
 	clustered bool
 }
+
+// natsRules hold what a server says of itself.
+var natsRules = []rule{
+	{"version", "version<2.9", Fail, "{version}", "upgrade nats-server to 2.9 or later"},
+	{"version", "version<2.10", Warn,
+		"{version} shows no time, so that only two clocks vote and a slow one holds messages back",
+		"upgrade nats-server to 2.10 or later"},
+	{"version", "", OK, "{version}", ""},
+}
+
+// accountRules hold what is the same on all servers of NATS.
+var accountRules = []rule{
+	{"max_payload", "max_payload>{http.body_limit}", Warn,
+		"a message may have {payload}, including its headers, more than http.body_limit ({body}): a larger push by tag is " +
+			"rejected only after NATS has acknowledged it",
+		"raise http.body_limit to {payload}, or lower max_payload in nats-server.conf"},
+	{"max_payload", "max_payload>0", OK, "a message may have {payload}, including its headers", ""},
+	{"sync_interval", "sync_always=true", OK, "always, on {server}", ""},
+	{"sync_interval", "sync_interval>0s", Warn,
+		"{sync_interval} on {server}: NATS acknowledges messages before they are on disk, and a power failure loses those " +
+			"(Jepsen, NATS 2.12.1: 131,418 of 930,005)", syncChange},
+	{"sync_interval", "sync_interval=unknown", Unknown,
+		"servers show it only to their system account; the default is 2 minutes, and a power failure of all copies loses " +
+			"what NATS acknowledged in that time", syncChange},
+}
+
+const syncChange = "sync_interval: always in the jetstream block of every nats-server.conf, and 3 replicas on " +
+	"machines that do not lose power together"
 
 // natsServers looks at each server alone, then through one of them at the account.
 func (p *patient) natsServers(ctx context.Context) ([]Check, []reading) {
@@ -106,15 +134,7 @@ func (p *patient) natsServer(ctx context.Context, n *notes, u string) *nats.Conn
 		return nil
 	}
 	n.ok("reachable", "NATS %s, a round trip takes %s", nc.ConnectedServerVersion(), round(trip))
-	switch version := nc.ConnectedServerVersion(); {
-	case !timeline.AtLeast(version, 2, 9):
-		n.fail("version", version, "upgrade nats-server to 2.9 or later")
-	case !timeline.AtLeast(version, 2, 10):
-		n.warn("version", version+" shows no time, so that only two clocks vote and a slow one holds messages back",
-			"upgrade nats-server to 2.10 or later")
-	default:
-		n.ok("version", "%s", version)
-	}
+	n.apply(natsRules, facts{"version": nc.ConnectedServerVersion()})
 	return nc
 }
 
@@ -175,18 +195,8 @@ func (s *natsSeen) account(ctx context.Context) []reading {
 
 func (s *natsSeen) payload() {
 	most, body := s.nc.MaxPayload(), s.cfg.HTTP.BodyLimit
-	found := fmt.Sprintf("a message may have %s, including its headers", size(most))
-	switch {
-	case most > body:
-		s.warn("max_payload", found+", more than http.body_limit ("+size(body)+
-			"): a larger push by tag is rejected only after NATS has acknowledged it",
-			"raise http.body_limit to "+size(most)+", or lower max_payload in nats-server.conf")
-	case most < 64<<10:
-		s.warn("max_payload", found,
-			"raise max_payload in nats-server.conf: the headers that tarry adds on delivery need some of it")
-	default:
-		s.ok("max_payload", "%s", found)
-	}
+	s.apply(accountRules, facts{"max_payload": strconv.FormatInt(most, 10), "payload": size(most),
+		"http.body_limit": strconv.FormatInt(body, 10), "body": size(body)})
 }
 
 // listens reports whether the user may receive answers. If not, nothing else can be checked.
@@ -225,15 +235,11 @@ func (s *natsSeen) ask(ctx context.Context, subject string, out any) error {
 	return s.asked(ctx, func(ctx context.Context) error { return link.Ask(ctx, s.nc, subject, nil, out) })
 }
 
-// jetStream reports whether the account has JetStream, and checks how much of its storage is used.
+// jetStream reports whether the account has JetStream.
 func (s *natsSeen) jetStream(ctx context.Context) bool {
 	var info struct {
 		Storage int64 `json:"storage"`
 		Streams int   `json:"streams"`
-		Limits  struct {
-			Storage int64 `json:"max_storage"`
-			Streams int   `json:"max_streams"`
-		} `json:"limits"`
 	}
 	err := s.ask(ctx, apiInfo, &info)
 	switch {
@@ -246,28 +252,13 @@ func (s *natsSeen) jetStream(ctx context.Context) bool {
 		s.unchecked("jetstream", err, "let the user publish to "+apiInfo)
 		return true // the streams will show it
 	}
-	found := fmt.Sprintf("on, %s, %s stored", plural(info.Streams, "stream"), size(info.Storage))
-	if most := info.Limits.Storage; most > 0 {
-		found += " of " + size(most)
-		if share(info.Storage, most) > fullWarn {
-			s.warn("jetstream", found,
-				"raise the account's max_file, or remove streams: if the account is full, NATS refuses pushes and "+
-					"deliveries")
-			return true
-		}
-	}
-	s.ok("jetstream", "%s", found)
+	s.ok("jetstream", "on, %s, %s stored", plural(info.Streams, "stream"), size(info.Storage))
 	return true
 }
 
 // syncInterval checks the setting that decides whether an acknowledged message survives a power failure. Servers show
 // it to the system account, and to the accounts to which it was exported.
 func (s *natsSeen) syncInterval(ctx context.Context) {
-	const (
-		name   = "sync_interval"
-		change = "sync_interval: always in the jetstream block of every nats-server.conf, and 3 replicas on machines " +
-			"that do not lose power together"
-	)
 	call, cancel := context.WithTimeout(ctx, min(s.timeout, 2*time.Second))
 	defer cancel()
 	var info struct {
@@ -287,17 +278,12 @@ func (s *natsSeen) syncInterval(ctx context.Context) {
 	if err == nil {
 		err = json.Unmarshal(msg.Data, &info)
 	}
-	c := info.Data.JetStream.Config
-	switch {
-	case err == nil && c.Always:
-		s.ok(name, "always, on %s", info.Server.Name)
-	case err == nil && c.Interval > 0:
-		s.warn(name, fmt.Sprintf("%s on %s: NATS acknowledges messages before they are on disk, and a power failure "+
-			"loses those (Jepsen, NATS 2.12.1: 131,418 of 930,005)", c.Interval, info.Server.Name), change)
-	default:
-		s.unknown(name, "servers show it only to their system account; the default is 2 minutes, and a power "+
-			"failure of all copies loses what NATS acknowledged in that time", change)
+	f, c := facts{"sync_interval": "unknown"}, info.Data.JetStream.Config
+	if err == nil && (c.Always || c.Interval > 0) {
+		f = facts{"sync_always": strconv.FormatBool(c.Always), "sync_interval": c.Interval.String(),
+			"server": info.Server.Name}
 	}
+	s.apply(accountRules, f)
 }
 
 // clock reads the time of the server that leads the intake stream. Servers before 2.10 do not report it.

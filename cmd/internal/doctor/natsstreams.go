@@ -14,6 +14,76 @@ import (
 // ownStreams is the prefix of the streams that tarry makes, in every namespace.
 const ownStreams = "TARRY_"
 
+// fullWarn is the percentage of a limit above which the doctor warns.
+const fullWarn = 75
+
+// intakeRules hold the stream of pushes by tag. intake is there, or new before the first start makes it.
+var intakeRules = []rule{
+	{"intake", "intake=new clustered= nats.intake.replicas>1", Fail,
+		intakeNew + ", which this NATS refuses: it is not a cluster",
+		"set nats.intake.replicas to 1, or run NATS as a cluster"},
+	{"intake", "intake=new clustered=yes nats.intake.replicas=1", Warn, intakeNew,
+		"set nats.intake.replicas to 3: with one copy, the loss of a server loses pushes that NATS has acknowledged"},
+	{"intake", "intake=new", OK, intakeNew, ""},
+	{"intake", "retention!=workqueue", Fail,
+		"{name}: its retention is {retention}, and workqueue is needed: tarry serve does not open the intake", intakeRemove},
+	{"intake", "storage!=file", Fail,
+		"{name}: it is stored in {storage}: a restart of NATS loses pushes that NATS has acknowledged", intakeRemove},
+	{"intake", "sealed=yes", Fail, "{name}: it is sealed", intakeRemove},
+	{"intake", "copied=yes", Fail, "{name}: it copies other streams", intakeRemove},
+	{"intake", "allow_msg_schedules=yes", Fail, "{name}: NATS's own message schedules are on", intakeRemove},
+	{"intake", "subject_transform=yes", Fail, "{name}: it transforms its subjects", intakeRemove},
+	{"intake", "allow_msg_ttl=yes", Fail, "{name}: a header can make its messages expire", intakeRemove},
+	{"intake", "allow_rollup_hdrs=yes", Fail,
+		"{name}: it allows roll-ups: one push with Nats-Rollup deletes all others",
+		"set allow_rollup_hdrs to false" + intakeRestart},
+	{"intake", "discard!=new", Fail,
+		"{name}: discard is {discard}: when it is full, it deletes acknowledged pushes instead of refusing new ones",
+		"set discard to new" + intakeRestart},
+	{"intake", "max_age>0s", Fail, "{name}: max_age is {max_age}: NATS deletes older pushes",
+		"set max_age to 0" + intakeRestart},
+	{"intake", "max_msgs>0", Fail, intakeLimit, intakeUnlimit},
+	{"intake", "max_msgs_per_subject>0", Fail, intakeLimit, intakeUnlimit},
+	{"intake", "no_ack=yes", Fail, "{name}: no_ack is on: a producer never learns whether its push was stored",
+		"set no_ack to false" + intakeRestart},
+	{"intake", "subjects!={prefix}", Fail, "{name}: its subjects are {subjects}, and nats.prefix needs {prefix}",
+		"let an instance with the old prefix empty it first, or set nats.prefix back"},
+	{"intake", "", OK,
+		"{name}: work queue on {storage}; it refuses new pushes when it is full, and keeps pushes of any age", ""},
+
+	{"intake copies", "intake=there away!=", Warn, "{name} has {copies}, not in step: {away}", "bring these servers back"},
+	{"intake copies", "intake=there clustered=yes num_replicas=1", Warn, "{name} has {copies}, in a cluster",
+		"set nats.intake.replicas to 3: the loss of a server loses pushes that NATS has acknowledged"},
+	{"intake copies", "intake=there clustered= nats.intake.replicas>1 num_replicas!={nats.intake.replicas}", Fail,
+		"{name} has {copies}, nats.intake.replicas is {nats.intake.replicas}, and this NATS is not a cluster",
+		"set nats.intake.replicas to 1, or run NATS as a cluster"},
+	{"intake copies", "intake=there num_replicas!={nats.intake.replicas}", Warn,
+		"{name} has {copies}, nats.intake.replicas is {nats.intake.replicas}",
+		"the next start changes the stream; make sure that this is intended"},
+	{"intake copies", "intake=there clustered=", OK,
+		"{name} has {copies}; this NATS is a single server, with a single disk", ""},
+	{"intake copies", "intake=there", OK, "{name} has {copies}", ""},
+
+	{"intake room", "intake=there full=yes", Warn, "{room}",
+		"raise nats.intake.max_bytes, and find out why tarry does not accept the pushes (tarry health): at the limit, NATS " +
+			"refuses further ones"},
+	{"intake room", "intake=there", OK, "{room}", ""},
+
+	{"intake duplicates", "intake=there duplicate_window<{window}", Warn,
+		"{name} recognizes a repeated push for {duplicate_window}",
+		"duplicate_window {window} or more (tarry serve sets it at its next start): around a takeover, a push may be " +
+			"stored twice"},
+	{"intake duplicates", "intake=there", OK, "recognized for {duplicate_window}", ""},
+}
+
+const (
+	intakeNew     = "{name} does not exist yet; the first start makes it with {copies} and at most {room}"
+	intakeRemove  = "remove or rename it, once it is empty (it holds {messages} messages)"
+	intakeRestart = ", or restart an instance: tarry serve corrects it"
+	intakeLimit   = "{name}: it has a limit of messages, which tarry did not set"
+	intakeUnlimit = "remove max_msgs and max_msgs_per_subject" + intakeRestart
+)
+
 // intake checks the stream that holds pushes by tag, and the streams that conflict with it.
 func (s *natsSeen) intake(ctx context.Context, streams []link.StreamInfo) {
 	name, filter := link.StreamName(s.cfg.Namespace), s.cfg.NATS.Prefix+".>"
@@ -37,121 +107,44 @@ func (s *natsSeen) intake(ctx context.Context, streams []link.StreamInfo) {
 		return
 	}
 	st := &streams[at]
-	s.intakeShape(st)
-	s.intakeCopies(st)
-	s.intakeRoom(st)
-	s.intakeLeft(ctx, name)
-	if c := &st.Config; c.Duplicates < s.window() {
-		s.warn("intake duplicates", fmt.Sprintf("%s recognizes a repeated push for %s", name, c.Duplicates),
-			fmt.Sprintf("duplicate_window %s or more (tarry serve sets it at its next start): around a takeover, a "+
-				"push may be stored twice", s.window()))
-	} else {
-		s.ok("intake duplicates", "recognized for %s", c.Duplicates)
-	}
-}
-
-// intakeToCome checks the stream that the first start will make.
-func (s *natsSeen) intakeToCome(name string) {
-	replicas := s.cfg.NATS.Intake.Replicas
-	found := fmt.Sprintf("%s does not exist yet; the first start makes it with %s and at most %s", name,
-		copies(replicas), size(s.cfg.NATS.Intake.MaxBytes))
-	switch {
-	case !s.clustered && replicas > 1:
-		s.fail("intake", found+", which this NATS refuses: it is not a cluster",
-			"set nats.intake.replicas to 1, or run NATS as a cluster")
-	case s.clustered && replicas == 1:
-		s.warn("intake", found, "set nats.intake.replicas to 3: with one copy, the loss of a server loses pushes that "+
-			"NATS has acknowledged")
-	default:
-		s.ok("intake", "%s", found)
-	}
-}
-
-// intakeShape checks whether the stream keeps what it acknowledged.
-func (s *natsSeen) intakeShape(st *link.StreamInfo) {
-	c := &st.Config
-	remove := fmt.Sprintf("remove or rename it, once it is empty (it holds %d messages)", st.State.Messages)
-	const restart = ", or restart an instance: tarry serve corrects it"
-	for _, bad := range []struct {
-		is            bool
-		found, change string
-	}{
-		{c.Retention != "workqueue", "its retention is " + c.Retention +
-			", and workqueue is needed: tarry serve does not open the intake", remove},
-		{c.Storage != "file", "it is stored in " + c.Storage +
-			": a restart of NATS loses pushes that NATS has acknowledged", remove},
-		{c.Sealed, "it is sealed", remove},
-		{c.Mirror != nil || len(c.Sources) > 0, "it copies other streams", remove},
-		{c.MsgSchedules, "NATS's own message schedules are on", remove},
-		{c.Transform != nil, "it transforms its subjects", remove},
-		{c.MsgTTL, "a header can make its messages expire", remove},
-		{c.Rollup, "it allows roll-ups: one push with Nats-Rollup deletes all others",
-			"set allow_rollup_hdrs to false" + restart},
-		{c.Discard != "new", "discard is " +
-			c.Discard + ": when it is full, it deletes acknowledged pushes instead of refusing new ones",
-			"set discard to new" + restart},
-		{c.MaxAge > 0, fmt.Sprintf("max_age is %s: NATS deletes older pushes", c.MaxAge),
-			"set max_age to 0" + restart},
-		{c.MaxMsgs > 0 || c.PerSubject > 0, "it has a limit of messages, which tarry did not set",
-			"remove max_msgs and max_msgs_per_subject" + restart},
-		{c.NoAck, "no_ack is on: a producer never learns whether its push was stored", "set no_ack to false" + restart},
-		{!slices.Equal(c.Subjects, []string{s.cfg.NATS.Prefix + ".>"}), "its subjects are " +
-			strings.Join(c.Subjects, ", ") + ", and nats.prefix needs " + s.cfg.NATS.Prefix + ".>",
-			"let an instance with the old prefix empty it first, or set nats.prefix back"},
-	} {
-		if bad.is {
-			s.fail("intake", c.Name+": "+bad.found, bad.change)
-			return
-		}
-	}
-	s.ok("intake", "%s: work queue on %s; it refuses new pushes when it is full, and keeps pushes of any age", c.Name,
-		c.Storage)
-}
-
-func (s *natsSeen) intakeCopies(st *link.StreamInfo) {
-	c, want := &st.Config, s.cfg.NATS.Intake.Replicas
+	f := s.streamFacts(st)
 	var away []string
 	for _, r := range st.Cluster.Replicas {
 		if r.Offline || !r.Current {
 			away = append(away, r.Name)
 		}
 	}
-	clustered := s.clustered || len(st.Cluster.Replicas) > 0
-	found := fmt.Sprintf("%s has %s", c.Name, copies(c.Replicas))
-	switch {
-	case len(away) > 0:
-		s.warn("intake copies", found+", not in step: "+shorten(away), "bring these servers back")
-	case clustered && c.Replicas == 1:
-		s.warn("intake copies", found+", in a cluster",
-			"set nats.intake.replicas to 3: the loss of a server loses pushes that NATS has acknowledged")
-	case c.Replicas%2 == 0:
-		s.warn("intake copies", found,
-			"set nats.intake.replicas to 3: an even number survives no more losses than the odd number below it")
-	case c.Replicas != want && !s.clustered && want > 1:
-		s.fail("intake copies", fmt.Sprintf("%s, nats.intake.replicas is %d, and this NATS is not a cluster", found,
-			want), "set nats.intake.replicas to 1, or run NATS as a cluster")
-	case c.Replicas != want:
-		s.warn("intake copies", fmt.Sprintf("%s, nats.intake.replicas is %d", found, want),
-			"the next start changes the stream; make sure that this is intended")
-	case !clustered:
-		s.ok("intake copies", "%s; this NATS is a single server, with a single disk", found)
-	default:
-		s.ok("intake copies", "%s", found)
-	}
+	f.with("intake", "there", "away", shorten(away),
+		"room", fmt.Sprintf("%s in it, %s of %s", plural(int(st.State.Messages), "message"), size(st.State.Bytes),
+			size(st.Config.MaxBytes)))
+	s.apply(intakeRules, f)
+	s.intakeLeft(ctx, name)
 }
 
-func (s *natsSeen) intakeRoom(st *link.StreamInfo) {
-	used, most := st.State.Bytes, st.Config.MaxBytes
-	found := plural(int(st.State.Messages), "message") + " in it"
-	if most > 0 {
-		found += fmt.Sprintf(", %s of %s, %d %%", size(used), size(most), share(used, most))
+// intakeToCome checks the stream that the first start will make.
+func (s *natsSeen) intakeToCome(name string) {
+	replicas := s.cfg.NATS.Intake.Replicas
+	s.apply(intakeRules, facts{"intake": "new", "name": name, "nats.intake.replicas": fmt.Sprint(replicas),
+		"copies": copies(replicas), "room": size(s.cfg.NATS.Intake.MaxBytes),
+		"clustered": yes(s.clustered)})
+}
+
+// streamFacts returns a stream's configuration under the names that NATS's own tool has for it.
+func (s *natsSeen) streamFacts(st *link.StreamInfo) facts {
+	c := &st.Config
+	return facts{
+		"name": c.Name, "messages": fmt.Sprint(st.State.Messages), "copies": copies(c.Replicas), "retention": c.Retention,
+		"storage": c.Storage, "discard": c.Discard, "max_age": c.MaxAge.String(), "no_ack": yes(c.NoAck),
+		"sealed": yes(c.Sealed), "copied": yes(c.Mirror != nil || len(c.Sources) > 0),
+		"allow_msg_schedules": yes(c.MsgSchedules), "subject_transform": yes(c.Transform != nil),
+		"allow_msg_ttl": yes(c.MsgTTL), "allow_rollup_hdrs": yes(c.Rollup), "max_msgs": fmt.Sprint(c.MaxMsgs),
+		"max_msgs_per_subject": fmt.Sprint(c.PerSubject), "subjects": strings.Join(c.Subjects, ","),
+		"prefix": s.cfg.NATS.Prefix + ".>", "num_replicas": fmt.Sprint(c.Replicas),
+		"nats.intake.replicas": fmt.Sprint(s.cfg.NATS.Intake.Replicas), "consumers": fmt.Sprint(st.State.Consumers),
+		"clustered":        yes(s.clustered || len(st.Cluster.Replicas) > 0),
+		"duplicate_window": c.Duplicates.String(), "window": s.window().String(),
+		"full": yes(share(st.State.Bytes, c.MaxBytes) > fullWarn || share(int64(st.State.Messages), c.MaxMsgs) > fullWarn),
 	}
-	change := ""
-	if share(used, most) > fullWarn {
-		change = "raise nats.intake.max_bytes, and find out why tarry does not accept the pushes (tarry health): at " +
-			"the limit, NATS refuses further ones"
-	}
-	s.judge(Warn, "intake room", found, change)
 }
 
 // intakeLeft checks whether the consumer skips messages of the stream because NATS came back with an older stream.
@@ -175,6 +168,16 @@ func (s *natsSeen) intakeLeft(ctx context.Context, name string) {
 		s.ok(check, "it skips nothing in %s", name)
 	}
 }
+
+// rejectRules hold the stream of rejects. topics are those under which it has as many as it keeps.
+var rejectRules = []rule{
+	{"rejects", "topics!=", Warn, "{rejects} of the last 7 days, at the limit: topics under {topics}", rejectChange},
+	{"rejects", "full=yes", Warn, "{rejects} of the last 7 days", rejectChange},
+	{"rejects", "", OK, "{rejects} of the last 7 days", ""},
+}
+
+const rejectChange = "look at them (tarry rejected list) and mend their producers: at the limit the oldest are " +
+	"dropped; a journal keeps them all"
 
 // rejects checks whether the stream of rejects drops old ones for new ones.
 func (s *natsSeen) rejects(ctx context.Context, streams []link.StreamInfo) {
@@ -203,16 +206,8 @@ func (s *natsSeen) rejects(ctx context.Context, streams []link.StreamInfo) {
 			full = append(full, fmt.Sprintf("%s (%d)", strings.TrimPrefix(subject, prefix), n))
 		}
 	}
-	slices.Sort(full)
-	found, change := plural(info.State.Messages, "reject")+" of the last 7 days", ""
-	if len(full) > 0 {
-		found += ", at the limit: topics under " + shorten(full)
-	}
-	if len(full) > 0 || share(info.State.Bytes, s.cfg.NATS.Rejects.MaxBytes) > fullWarn {
-		change = "look at them (tarry rejected list) and mend their producers: at the limit the oldest are dropped; a " +
-			"journal keeps them all"
-	}
-	s.judge(Warn, "rejects", found, change)
+	s.apply(rejectRules, facts{"rejects": plural(info.State.Messages, "reject"), "topics": shorten(full),
+		"full": yes(share(info.State.Bytes, s.cfg.NATS.Rejects.MaxBytes) > fullWarn)})
 }
 
 func copies(n int) string {
@@ -222,75 +217,58 @@ func copies(n int) string {
 	return fmt.Sprintf("%d copies", n)
 }
 
+// topicRules hold each stream that messages may be due on. Here a condition is one of a stream; streams are those for
+// which it holds.
+var topicRules = []rule{
+	{"topic duplicates", "no_ack= duplicate_window<{window}", Warn,
+		"they recognize a repeated delivery for a shorter time than a takeover takes: {streams}",
+		"duplicate_window {window} or more: otherwise a message may arrive twice around a takeover"},
+	{"topic duplicates", "", OK, "every stream recognizes a repeated delivery for {window} or longer", ""},
+	{"topic storage", "no_ack= storage=memory", Warn,
+		"kept in memory: a restart of NATS loses messages that tarry delivered and nobody has read: {streams}",
+		"use storage file (in a new stream), or run tarry redeliver after a loss, with the journal on"},
+	{"topic storage", "", OK, "all on disk", ""},
+	// One that keeps only the latest messages is always at its limit: this matters only if it has consumers.
+	{"topic room", "no_ack= full=yes kept=yes", Warn, "near its limit: {streams}",
+		"raise max_bytes or max_msgs, or read faster: with discard old, the server deletes unread messages; with discard " +
+			"new, messages wait in tarry and arrive late"},
+	{"topic room", "", OK, "none near its limit", ""},
+	{"topic consumers", "no_ack= retention=interest consumers=0", Warn,
+		"they keep only what a consumer wants, and have no consumer: NATS drops what is delivered: {streams}",
+		"add a consumer before messages are due, or use retention limits"},
+	{"topic acknowledgements", "no_ack=yes", Warn, "no_ack is on: tarry treats their subjects as core NATS: {streams}",
+		"no_ack false"},
+	{"topic copies", "no_ack= num_replicas=1 clustered=yes", Warn,
+		"one copy, in a cluster: the loss of a server loses delivered messages: {streams}", "num_replicas 3"},
+}
+
 // destinations checks the streams that messages may be due on.
 func (s *natsSeen) destinations(streams []link.StreamInfo) {
-	var short, memory, full, lonely, deaf, nobody []string
-	n := 0
+	var all []facts
 	for i := range streams {
-		st := &streams[i]
-		c := &st.Config
-		if !isDestination(st) {
-			continue
-		}
-		n++
-		if c.NoAck {
-			deaf = append(deaf, c.Name)
-			continue
-		}
-		if c.Duplicates < s.window() {
-			short = append(short, fmt.Sprintf("%s (%s)", c.Name, c.Duplicates))
-		}
-		if c.Storage == "memory" {
-			memory = append(memory, c.Name)
-		}
-		// A stream that keeps only the latest messages is always at its limit: this matters only if it has consumers.
-		near := share(st.State.Bytes, c.MaxBytes) > fullWarn || share(int64(st.State.Messages), c.MaxMsgs) > fullWarn
-		if near && (c.Discard == "new" || c.Retention != "limits" || st.State.Consumers > 0) {
-			full = append(full, fmt.Sprintf("%s (discard %s)", c.Name, c.Discard))
-		}
-		if c.Retention == "interest" && st.State.Consumers == 0 {
-			nobody = append(nobody, c.Name)
-		}
-		if c.Replicas == 1 && (s.clustered || len(st.Cluster.Replicas) > 0) {
-			lonely = append(lonely, c.Name)
+		if st := &streams[i]; isDestination(st) {
+			kept := st.Config.Discard == "new" || st.Config.Retention != "limits" || st.State.Consumers > 0
+			all = append(all, s.streamFacts(st).with("kept", yes(kept)))
 		}
 	}
-	if n == 0 {
+	if len(all) == 0 {
 		s.ok("topics", "no stream has a subject that messages may be due on: due messages reach only subscribers that "+
 			"listen at that moment")
 		return
 	}
-	s.ok("topics", "%s on which messages may be due", plural(n, "stream"))
-	for _, f := range []struct {
-		name    string
-		streams []string
-		fine    string
-		what    string
-		change  string
-	}{
-		{"topic duplicates", short,
-			fmt.Sprintf("every stream recognizes a repeated delivery for %s or longer", s.window()),
-			"they recognize a repeated delivery for a shorter time than a takeover takes",
-			fmt.Sprintf("duplicate_window %s or more: otherwise a message may arrive twice around a "+
-				"takeover", s.window())},
-		{"topic storage", memory, "all on disk",
-			"kept in memory: a restart of NATS loses messages that tarry delivered and nobody has read",
-			"use storage file (in a new stream), or run tarry redeliver after a loss, with the journal on"},
-		{"topic room", full, "none near its limit", "near its limit",
-			"raise max_bytes or max_msgs, or read faster: with discard old, the server deletes unread messages; " +
-				"with discard new, messages wait in tarry and arrive late"},
-		{"topic consumers", nobody, "",
-			"they keep only what a consumer wants, and have no consumer: NATS drops what is delivered",
-			"add a consumer before messages are due, or use retention limits"},
-		{"topic acknowledgements", deaf, "", "no_ack is on: tarry treats their subjects as core NATS", "no_ack false"},
-		{"topic copies", lonely, "", "one copy, in a cluster: the loss of a server loses delivered messages",
-			"num_replicas 3"},
-	} {
-		switch {
-		case len(f.streams) > 0:
-			s.warn(f.name, f.what+": "+shorten(f.streams), f.change)
-		case f.fine != "":
-			s.ok(f.name, "%s", f.fine)
+	s.ok("topics", "%s on which messages may be due", plural(len(all), "stream"))
+	found := map[string]bool{}
+	for _, r := range topicRules {
+		var names []string
+		for _, f := range all {
+			if f.hold(r.when) {
+				names = append(names, f["name"])
+			}
+		}
+		if len(names) > 0 && !found[r.check] {
+			found[r.check] = true
+			f := facts{"streams": shorten(names), "window": s.window().String()}
+			s.add(r.status, r.check, f.fill(r.found), f.fill(r.change), nil)
 		}
 	}
 }

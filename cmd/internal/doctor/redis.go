@@ -5,6 +5,7 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 	"strconv"
 	"strings"
@@ -85,6 +86,60 @@ func (p *patient) redis(ctx context.Context) ([]Check, []reading) {
 
 const sentinelHint = "name the Sentinels in redis.addrs and the group they watch in redis.master"
 
+// announcedAway is that a Sentinel names the master by an address that means another machine there.
+const announcedAway = "announced=yes local!=yes"
+
+// sentinelRules hold what a Sentinel knows of the master.
+var sentinelRules = []rule{
+	{"reachable", "o_down=yes", Fail, sentinelKnows + ", which is down ({flags})",
+		"bring the master back, or find out why no replica is promoted"},
+	{"reachable", "s_down=yes", Warn, sentinelKnows + ", which this Sentinel cannot reach",
+		"check the network between them"},
+	{"reachable", "num-other-sentinels<2", Warn, sentinelKnows,
+		"run at least three Sentinels, on three machines: two cannot agree once one is lost"},
+	{"reachable", "", OK, sentinelKnows, ""},
+	{"announced address", announcedAway, Fail,
+		"the master is announced as {ip}, which on other machines means those machines",
+		"set sentinel announce-ip, or monitor the master by an address that all machines reach"},
+}
+
+const sentinelKnows = "it knows {num-other-sentinels} other Sentinels, quorum {quorum}, master at {ip}:{port}"
+
+// clusterRules hold what a node knows of its Cluster.
+var clusterRules = []rule{
+	{"cluster", "cluster_state!=ok", Fail, clusterIs, clusterChange},
+	{"cluster", "cluster_slots_ok!=16384", Fail, clusterIs, clusterChange},
+	{"cluster", "down!=", Warn, clusterIs + "; down: {down}",
+		"bring the nodes back: without a replica, the loss of a master loses messages"},
+	{"cluster", "", OK, clusterIs, ""},
+}
+
+const (
+	clusterIs     = "{masters}, state {cluster_state}, {cluster_slots_assigned} of 16384 slots assigned"
+	clusterChange = "bring the missing masters back or assign their slots (redis-cli --cluster check): tarry can " +
+		"neither write nor read the buckets in these slots"
+)
+
+// namespaceRules hold what the namespace's first start recorded against the settings. new is
+// yes before it.
+var namespaceRules = []rule{
+	{"buckets", "new=yes", OK, "namespace {namespace} is new here: the first start will record {buckets}", ""},
+	{"buckets", "recorded!={buckets}", Fail,
+		"the setting buckets is {buckets}, but namespace {namespace} was begun with {recorded}, which hold its messages",
+		"set buckets to {recorded}; or, with every instance stopped, run tarry rebucket {buckets}"},
+	{"buckets", "", OK, "{recorded}, as the setting says", ""},
+	{"key layout", "new!=yes layout!={layouts}", Fail,
+		"namespace {namespace} has layout {layout}, this tarry knows {known}",
+		"run the tarry that knows layout {layout} until the namespace is empty, or use another namespace"},
+	{"key layout", "new!=yes", OK, "{layout}", ""},
+	{"quarantine", "quarantined=0", OK, "empty: the journal could record every entry of the outbox", ""},
+	{"quarantine", "quarantined>0", Warn,
+		"the journal could not record entries of the outbox: {quarantined} in quarantine in {held}; the journal may show " +
+			"their messages as waiting although they have ended, so it restores none of them",
+		"tarry verify lists them, and the log says why; once you know the cause, run tarry verify --repair, look at what " +
+			"it still finds of them, and then run redis-cli DEL {first}{others}"},
+}
+
 // sentinels asks each Sentinel for the master, and returns the master that most of them name.
 func (p *patient) sentinels(ctx context.Context, whole *notes) []string {
 	votes := make([]string, len(p.cfg.Redis.Addrs))
@@ -142,35 +197,16 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 		}
 		return ""
 	}
-	facts := pairs(answer)
-	others, _ := strconv.Atoi(facts["num-other-sentinels"])
-	quorum := facts["quorum"]
-	found := fmt.Sprintf("it knows %s, quorum %s, master at %s:%s", plural(others, "other Sentinel"), quorum,
-		facts["ip"], facts["port"])
-	switch {
-	case strings.Contains(facts["flags"], "o_down"):
-		n.fail("reachable", found+", which is down ("+facts["flags"]+")",
-			"bring the master back, or find out why no replica is promoted")
-	case strings.Contains(facts["flags"], "s_down"):
-		n.warn("reachable", found+", which this Sentinel cannot reach", "check the network between them")
-	case others < 2:
-		n.warn("reachable", found, "run at least three Sentinels, on three machines: two cannot agree once one is lost")
-	default:
-		n.ok("reachable", "%s", found)
+	f := facts(pairs(answer)).with("s_down", "", "o_down", "")
+	for state := range strings.SplitSeq(f["flags"], ",") {
+		f[state] = "yes"
 	}
-	if config.Loopback(facts["ip"]+":0") && !config.Loopback(addr) {
-		n.fail("announced address",
-			"the master is announced as "+facts["ip"]+", which on other machines means those machines",
-			"set sentinel announce-ip, or monitor the master by an address that all machines reach")
+	f.with("announced", yes(config.Loopback(f["ip"]+":0")), "local", yes(config.Loopback(addr)))
+	n.apply(sentinelRules, f)
+	if f.hold(announcedAway) || f["ip"] == "" {
 		return ""
 	}
-	if facts["ip"] == "" {
-		return ""
-	}
-	if strings.Contains(facts["ip"], ":") {
-		return "[" + facts["ip"] + "]:" + facts["port"]
-	}
-	return facts["ip"] + ":" + facts["port"]
+	return net.JoinHostPort(f["ip"], f["port"])
 }
 
 // clusterMasters asks the first node that answers which nodes are masters.
@@ -212,24 +248,13 @@ func (p *patient) clusterNode(ctx context.Context, whole *notes, addr string) ([
 	} else if err != nil {
 		return nil, err
 	}
-	facts := timeline.ParseInfo(text)
+	f := facts(timeline.ParseInfo(text))
 	nodes, err := rdb.ClusterNodes(call).Result()
 	if err != nil {
 		return nil, err
 	}
 	masters, down := mastersIn(nodes, addr)
-	found := fmt.Sprintf("%s, state %s, %s of 16384 slots assigned", plural(len(masters), "master"),
-		facts["cluster_state"], facts["cluster_slots_assigned"])
-	switch {
-	case facts["cluster_state"] != "ok" || facts["cluster_slots_ok"] != "16384":
-		whole.fail("cluster", found, "bring the missing masters back or assign their slots (redis-cli --cluster "+
-			"check): tarry can neither write nor read the buckets in these slots")
-	case len(down) > 0:
-		whole.warn("cluster", found+"; down: "+shorten(down),
-			"bring the nodes back: without a replica, the loss of a master loses messages")
-	default:
-		whole.ok("cluster", "%s", found)
-	}
+	whole.apply(clusterRules, f.with("masters", plural(len(masters), "master"), "down", shorten(down)))
 	return masters, nil
 }
 
@@ -272,35 +297,19 @@ func (p *patient) redisNamespace(ctx context.Context, n *notes) {
 			p.cfg.Namespace+":*}:*")
 		return
 	}
-	buckets, _ := stored[0].(string)
-	known, _ := stored[1].(string)
-	switch {
-	case buckets == "" && known == "":
-		n.ok("buckets", "namespace %s is new here: the first start will record %d", p.cfg.Namespace, p.cfg.Buckets)
-		return
-	case buckets != strconv.Itoa(p.cfg.Buckets):
-		n.fail("buckets",
-			fmt.Sprintf("the setting buckets is %d, but namespace %s was begun with %s, which hold its messages",
-				p.cfg.Buckets, p.cfg.Namespace, buckets),
-			"set buckets to "+buckets+"; or, with every instance stopped, run tarry rebucket "+strconv.Itoa(p.cfg.Buckets))
-	default:
-		n.ok("buckets", "%s, as the setting says", buckets)
+	recorded, _ := stored[0].(string)
+	layout, _ := stored[1].(string)
+	f := facts{"namespace": p.cfg.Namespace, "buckets": strconv.Itoa(p.cfg.Buckets), "recorded": recorded,
+		"new": yes(recorded+layout == ""), "layout": layout, "known": timeline.Layout,
+		"layouts": timeline.Layout + "|" + timeline.RaisedLayout}
+	if recorded == f["buckets"] && f.hold("layout={layouts}") {
+		p.quarantined(ctx, n, rdb, f)
 	}
-	if known != timeline.Layout && known != timeline.RaisedLayout {
-		n.fail("key layout",
-			fmt.Sprintf("namespace %s has layout %s, this tarry knows %s", p.cfg.Namespace, known, timeline.Layout),
-			"run the tarry that knows layout "+known+" until the namespace is empty, or use another namespace")
-		return
-	}
-	n.ok("key layout", "%s", known)
-	if buckets == strconv.Itoa(p.cfg.Buckets) {
-		p.quarantined(ctx, n, rdb)
-	}
+	n.apply(namespaceRules, f)
 }
 
 // quarantined looks for entries of the outbox that the journal could not record.
-func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.UniversalClient) {
-	const check = "quarantine"
+func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.UniversalClient, f facts) {
 	call, cancel := p.within(ctx)
 	defer cancel()
 	keys, lengths := make([]string, p.cfg.Buckets), make([]*redis.IntCmd, p.cfg.Buckets)
@@ -312,7 +321,7 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 		return nil
 	})
 	if err != nil {
-		n.unchecked(check, err, "let the user call XLEN on keys like "+keys[0])
+		n.unchecked("quarantine", err, "let the user call XLEN on keys like "+keys[0])
 		return
 	}
 	var entries int64
@@ -322,17 +331,10 @@ func (p *patient) quarantined(ctx context.Context, n *notes, rdb redis.Universal
 			entries, held = entries+in, append(held, "'"+key+"'")
 		}
 	}
-	if entries == 0 {
-		n.ok(check, "empty: the journal could record every entry of the outbox")
-		return
+	f.with("quarantined", strconv.FormatInt(entries, 10), "held", shorten(held))
+	if len(held) > 0 {
+		f.with("first", held[0], "others", strings.Repeat(" and the same for the others", min(len(held)-1, 1)))
 	}
-	found := fmt.Sprintf("the journal could not record entries of the outbox: %d in quarantine in %s", entries,
-		shorten(held))
-	n.warn(check, found+"; the journal may show their messages as waiting although they have ended, so it restores "+
-		"none of them",
-		"tarry verify lists them, and the log says why; once you know the cause, run tarry verify --repair, look at "+
-			"what it still finds of them, and then run redis-cli DEL "+held[0]+
-			strings.Repeat(" and the same for the others", min(len(held)-1, 1)))
 }
 
 // pairs reads names and values. Older servers send them as a list, newer ones as a map.

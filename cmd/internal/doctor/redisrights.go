@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/redis/go-redis/v9"
 )
 
 // needed returns the commands that tarry's scripts and its client use, each with valid arguments. KEY stands for a key
@@ -49,25 +51,26 @@ func rightsChange(user, ns string) string {
 	return fmt.Sprintf("ACL SETUSER %s ~{%s}:* ~{%s:*}:* %s", user, ns, ns, strings.Join(names, " "))
 }
 
-// rights asks Redis what this user may do. A server before 7.0 cannot be asked.
-func (r *redisSeen) rights(ctx context.Context) {
-	ns := r.cfg.Namespace
-	key, user := "{"+ns+":0}:doctor", cmp.Or(r.cfg.Redis.Username, "default")
-	missing, err := r.dryRun(ctx, user, key)
+// redisRights asks Redis what this user may do. A server before 7.0 cannot be asked.
+func (p *patient) redisRights(ctx context.Context, n *notes, rdb redis.UniversalClient) {
+	ns := p.cfg.Namespace
+	key, user := "{"+ns+":0}:doctor", cmp.Or(p.cfg.Redis.Username, "default")
+	missing, err := p.dryRun(ctx, rdb, user, key)
 	switch {
 	case err != nil:
-		r.unchecked("rights", err, "the user needs: "+rightsChange(user, ns))
+		n.unchecked("rights", err, "the user needs: "+rightsChange(user, ns))
 	case len(missing) > 0:
-		r.fail("rights", fmt.Sprintf("user %s may not call %s on keys like %s", user, shorten(missing), key),
+		n.fail("rights", fmt.Sprintf("user %s may not call %s on keys like %s", user, shorten(missing), key),
 			rightsChange(user, ns))
 	default:
-		r.ok("rights", "user %s may call everything that tarry needs", user)
+		n.ok("rights", "user %s may call everything that tarry needs", user)
 	}
 }
 
 // dryRun asks Redis which commands it would refuse, without calling them.
-func (r *redisSeen) dryRun(ctx context.Context, user, key string) (missing []string, err error) {
-	call, cancel := r.within(ctx)
+func (p *patient) dryRun(ctx context.Context, rdb redis.UniversalClient, user, key string) (missing []string,
+	err error) {
+	call, cancel := p.within(ctx)
 	defer cancel()
 	for _, command := range needed() {
 		command = slices.Clone(command)
@@ -76,7 +79,7 @@ func (r *redisSeen) dryRun(ctx context.Context, user, key string) (missing []str
 				command[i] = key
 			}
 		}
-		answer, err := r.rdb.Do(call, append([]any{"ACL", "DRYRUN", user}, command...)...).Text()
+		answer, err := rdb.Do(call, append([]any{"ACL", "DRYRUN", user}, command...)...).Text()
 		if err != nil {
 			return nil, fmt.Errorf("this Redis cannot be asked (ACL DRYRUN): %w", err)
 		}

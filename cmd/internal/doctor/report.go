@@ -141,14 +141,6 @@ func (n *notes) unchecked(name string, err error, change string) {
 	n.add(Unknown, name, "could not be checked: "+n.hide(err.Error()), change, err)
 }
 
-// judge adds a finding with status bad if there is something to change, else ok.
-func (n *notes) judge(bad Status, name, found, change string) {
-	if change == "" {
-		bad = OK
-	}
-	n.add(bad, name, found, change, nil)
-}
-
 // line removes line breaks and control characters, which servers may send: they would break the layout or control the
 // terminal.
 func line(s string) string {

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha1"
 	"encoding/base64"
@@ -10,6 +11,7 @@ import (
 	"io"
 	"net"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -109,7 +111,9 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 		found += ", mode " + s.mode
 	}
 	n.ok("reachable", "%s", found)
-	p.granted(n, z.Granted())
+	n.apply(sessionRules, facts{"granted": z.Granted().String(), "zookeeper.session": p.cfg.ZooKeeper.Session.String(),
+		"publish.timeout": p.cfg.Publish.Timeout.String(),
+		"half":            min(p.cfg.Publish.Timeout, z.Granted()/2).String()})
 	if ensemble, err := z.Get(call, "/zookeeper/config"); err == nil {
 		s.voters = votersIn(string(ensemble))
 	}
@@ -118,26 +122,21 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	return s
 }
 
-// granted compares the granted session time-out with the one that was asked for: by default, servers keep it between 2
-// and 20 of their ticks.
-func (p *patient) granted(n *notes, granted time.Duration) {
-	asked := p.cfg.ZooKeeper.Session
-	if granted == asked {
-		n.ok("session", "%s, as asked for", granted)
-		return
-	}
-	low, limit := "at least", "minSessionTimeout, by default 2 ticks"
-	if granted < asked {
-		low, limit = "at most", "maxSessionTimeout, by default 20 ticks"
-	}
-	change := fmt.Sprintf("set zookeeper.session to %s, or change tickTime (%s) on every server of the ensemble",
-		granted, limit)
-	if granted < 2*p.cfg.Publish.Timeout {
-		change += fmt.Sprintf("; then lower publish.timeout from %s to %s", p.cfg.Publish.Timeout, granted/2)
-	}
-	n.fail("session", fmt.Sprintf("tarry asked for %s and the server grants %s %s: takeovers, duplicate windows and "+
-		"publish.timeout are based on the wrong value", asked, low, granted), change)
+// sessionRules hold the granted session time-out against the one that was asked for: by default, servers keep it within
+// 2 and 20 of their ticks.
+var sessionRules = []rule{
+	{"session", "granted={zookeeper.session}", OK, "{granted}, as asked for", ""},
+	{"session", "granted<{zookeeper.session}", Fail,
+		"tarry asked for {zookeeper.session} and the server grants at most {granted}" + sessionWrong,
+		"set zookeeper.session to {granted}, or change tickTime (maxSessionTimeout, by default 20 ticks) on every server " +
+			"of the ensemble; publish.timeout is at most half of it: lower publish.timeout from {publish.timeout} to {half}"},
+	{"session", "", Fail,
+		"tarry asked for {zookeeper.session} and the server grants at least {granted}" + sessionWrong,
+		"set zookeeper.session to {granted}, or change tickTime (minSessionTimeout, by default 2 ticks) on every server " +
+			"of the ensemble"},
 }
+
+const sessionWrong = ": takeovers, duplicate windows and publish.timeout are based on the wrong value"
 
 func lineOf(text, start string) string {
 	for row := range strings.Lines(text) {
@@ -204,9 +203,6 @@ func (p *patient) ensemble(n *notes, list []*zkServer) {
 	switch {
 	case voters == 1:
 		n.warn("ensemble", found, "run three servers: while the only one is down, nothing is delivered")
-	case voters%2 == 0:
-		n.warn("ensemble", found,
-			fmt.Sprintf("run %d: an even number survives no more losses than the odd number below it", voters+1))
 	case down > 0:
 		n.warn("ensemble", fmt.Sprintf("%s, %d of the named servers down", found, down), "bring them back")
 	case given < voters:
@@ -351,21 +347,61 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 			others = append(others, m)
 		}
 	}
-	p.instanceName(n, self)
 	p.advertise(n, len(others))
 	all := slices.Concat(self, others)
 	leader := p.leader(call, z)
-	p.links(n, leader, all)
-	p.alike(n, all)
+	redis := p.sameRedis(ctx, leader, all) // before dialling the others, which may take all of a call's time
+	f := p.reached(ctx, all).with("instance", p.cfg.Instance, "leader", leader, "peer.listen", p.cfg.Peer.Listen,
+		"registered", strconv.Itoa(len(all)), "cluster.instances", strconv.Itoa(p.cfg.Cluster.Instances))
+	if len(self) > 0 {
+		f.with("there", self[0].Address, "here", cmp.Or(p.advertised(), self[0].Address))
+	}
+	var without, other, losses []string
 	for _, m := range all {
+		if m.Instance != leader && !m.Linked {
+			without = append(without, m.Instance)
+		}
+		if names := config.Differing(m.Settings, p.cfg.Shared()); len(names) > 0 {
+			other = append(other, m.Instance+": "+strings.Join(names, ", "))
+		}
+		if m.Settings != "" {
+			f["told"] = "yes"
+		}
 		if m.Restored != "" {
-			n.warn("losses", m.Instance+" found messages missing in Redis and gave them back from the journal: "+m.Restored,
-				"find out what Redis lost them to: a restart without persistence, an eviction, a failover")
+			losses = append(losses, m.Instance+" found messages missing in Redis and gave them back from the journal: "+
+				m.Restored)
 		}
 	}
-	redis := p.sameRedis(ctx, leader, all) // before dialling the others, which may take all of a call's time
-	p.reachable(ctx, n, all)
+	n.apply(memberRules, f.with("without", shorten(without), "other", shorten(other), "losses", shorten(losses)))
 	return append(n.checks, redis...)
+}
+
+// memberRules hold the registered instances against each other and against these settings.
+var memberRules = []rule{
+	{"instance", "there=", OK, "no other instance has the name {instance}", ""},
+	{"instance", "there={here}", OK, "{instance} is running, at {there}", ""},
+	{"instance", "", Fail, "a process at {there} has registered {instance}, and this one would be at {here}",
+		"give each process its own instance name: a second one does not start under a name that is in use (if that process " +
+			"is this instance before a change of its address, nothing is wrong)"},
+	{"links", "leader!= registered>1 peer.listen=" + config.PeerOff, OK,
+		"off: when the leader dies, a standby waits for its session to expire", ""},
+	{"links", "leader!= registered>1 without!=", Warn,
+		"no link to {leader}, which leads: {without}; if it dies, they wait for its session to expire",
+		"let the instances reach each other at the host of peer.advertise and the port of peer.listen"},
+	{"links", "leader!= registered>1", OK, "every standby sees at once that {leader}, which leads, is dead", ""},
+	{"settings", "other!=", Warn, "not as these have them: {other}",
+		"give all instances the same, by a reload or a restart: which of them serves a producer is chance"},
+	{"settings", "told=yes", OK, "the same at all instances", ""},
+	{"losses", "losses!=", Warn, "{losses}",
+		"find out what Redis lost them to: a restart without persistence, an eviction, a failover"},
+	{"instances", "closed!=", Warn, "registered, but not reached from here: {closed}",
+		"set their peer.advertise to addresses that all machines can reach, or open the port"},
+	{"instances", "sick!=", Warn, "{registered} registered: {sick}",
+		"ask each of them why, with tarry cluster --server …"},
+	{"instances", "registered<{cluster.instances}", Warn,
+		"{registered} of the {cluster.instances} that cluster.instances names are registered",
+		"start the others, or change cluster.instances"},
+	{"instances", "", OK, "{registered} registered and reached", ""},
 }
 
 // leader returns the instance that leads, or an empty text.
@@ -376,27 +412,6 @@ func (p *patient) leader(call context.Context, z *election.Probe) string {
 		return ""
 	}
 	return leader.Instance
-}
-
-// links says which standbys would not see at once that the leader is dead.
-func (p *patient) links(n *notes, leader string, members []election.Member) {
-	var without []string
-	for _, m := range members {
-		if m.Instance != leader && !m.Linked {
-			without = append(without, m.Instance)
-		}
-	}
-	switch {
-	case leader == "" || len(members) < 2:
-	case p.cfg.Peer.Listen == config.PeerOff:
-		n.ok("links", "off: when the leader dies, a standby waits for its session to expire")
-	case len(without) > 0:
-		n.warn("links", "no link to "+leader+", which leads: "+shorten(without)+"; if it dies, they wait for its session "+
-			"to expire",
-			"let the instances reach each other at the host of peer.advertise and the port of peer.listen")
-	default:
-		n.ok("links", "every standby sees at once that %s, which leads, is dead", leader)
-	}
 }
 
 // sameRedis compares the Redis of these settings with that of the leader.
@@ -424,61 +439,24 @@ func (p *patient) sameRedis(ctx context.Context, leader string, members []electi
 	return n.checks
 }
 
-func (p *patient) instanceName(n *notes, self []election.Member) {
-	mine := p.advertised()
-	switch {
-	case len(self) == 0:
-		n.ok("instance", "no other instance has the name %s", p.cfg.Instance)
-	case mine == "" || self[0].Address == mine:
-		n.ok("instance", "%s is running, at %s", p.cfg.Instance, self[0].Address)
-	default:
-		n.fail("instance", fmt.Sprintf("a process at %[2]s has registered %[1]s, and this one would be at %[3]s",
-			p.cfg.Instance, self[0].Address, mine),
-			"give each process its own instance name: a second one does not start under a name that is in use (if "+
-				"that process is this instance before a change of its address, nothing is wrong)")
-	}
-}
-
 // advertise checks the address that this instance advertises.
 func (p *patient) advertise(n *notes, others int) {
 	mine := p.advertised()
-	if mine == "" {
-		n.ok("peer.advertise", "not set, and http.listen uses any free port")
-		return
-	}
-	if others > 0 && config.Loopback(mine) {
-		n.warn("peer.advertise", fmt.Sprintf("it is %s, which on other machines means those machines; %s "+
-			"registered", mine,
-			plural(others, "other instance")),
-			"set peer.advertise to an address at which others reach this machine, and http.listen to one that "+
-				"includes it")
-		return
-	}
-	n.ok("peer.advertise", "%s", mine)
+	n.apply(advertiseRules, facts{"mine": mine, "others": strconv.Itoa(others),
+		"away": yes(mine != "" && config.Loopback(mine))})
 }
 
-// alike compares the settings that all instances should share.
-func (p *patient) alike(n *notes, members []election.Member) {
-	told, other := 0, []string(nil)
-	for _, m := range members {
-		if m.Settings != "" {
-			told++
-		}
-		if names := config.Differing(m.Settings, p.cfg.Shared()); len(names) > 0 {
-			other = append(other, m.Instance+": "+strings.Join(names, ", "))
-		}
-	}
-	switch {
-	case len(other) > 0:
-		n.warn("settings", "not as these have them: "+shorten(other),
-			"give all instances the same, by a reload or a restart: which of them serves a producer is chance")
-	case told > 0:
-		n.ok("settings", "as at %s", plural(told, "instance"))
-	}
+// advertiseRules hold the address that this instance would register.
+var advertiseRules = []rule{
+	{"peer.advertise", "mine=", OK, "not set, and http.listen uses any free port", ""},
+	{"peer.advertise", "others>0 away=yes", Warn,
+		"it is {mine}, which on other machines means those machines; {others} other instances registered",
+		"set peer.advertise to an address at which others reach this machine, and http.listen to one that includes it"},
+	{"peer.advertise", "", OK, "{mine}", ""},
 }
 
-// reachable connects to the registered addresses.
-func (p *patient) reachable(ctx context.Context, n *notes, members []election.Member) {
+// reached connects to the registered addresses. It tells which it did not reach, and what the others say of themselves.
+func (p *patient) reached(ctx context.Context, members []election.Member) facts {
 	open := make([]bool, len(members))
 	side(members, func(i int, m election.Member) ([]Check, []reading) {
 		call, cancel := p.within(ctx)
@@ -502,17 +480,5 @@ func (p *patient) reachable(ctx context.Context, n *notes, members []election.Me
 			sick = append(sick, m.Instance+" cannot lead")
 		}
 	}
-	switch {
-	case len(closed) > 0:
-		n.warn("instances", "registered, but not reached from here: "+shorten(closed),
-			"set their peer.advertise to addresses that all machines can reach, or open the port")
-	case len(sick) > 0:
-		n.warn("instances", plural(len(members), "instance")+" registered: "+shorten(sick),
-			"ask each of them why, with tarry cluster --server …")
-	case len(members) > 0 && len(members) < p.cfg.Cluster.Instances:
-		n.warn("instances", fmt.Sprintf("%d of the %d that cluster.instances names are registered", len(members),
-			p.cfg.Cluster.Instances), "start the others, or change cluster.instances")
-	default:
-		n.ok("instances", "%s registered and reached", plural(len(members), "instance"))
-	}
+	return facts{"closed": shorten(closed), "sick": shorten(sick)}
 }

@@ -45,7 +45,7 @@ func TestZooKeeper_ThatGrantsAnotherSession(t *testing.T) {
 		"tarry asked for 6s and the server grants at most 2s", "maxSessionTimeout",
 		"lower publish.timeout from 2s to 1s")
 	s["ZOOKEEPER_SESSION"], s["PUBLISH_TIMEOUT"] = "2s", "1s"
-	s.diagnosis(t).fails().warns("zookeeper ensemble", "machine time-outs")
+	s.diagnosis(t).fails().warns("zookeeper ensemble")
 
 	large := lab.NewZooKeeper(t, lab.ZooKeeperConfig("minSessionTimeout=8000"),
 		lab.ZooKeeperConfig("4lw.commands.whitelist=mntr"))
@@ -155,7 +155,7 @@ func TestInstances_OfOneNameAndOfUnreachableAddresses(t *testing.T) {
 		"a process at "+listening.Addr().String()+" has registered one,")
 	s["PEER_ADVERTISE"] = listening.Addr().String()
 	s.diagnosis(t).fails().warns("zookeeper ensemble").has(doctor.OK, "machine", "instance", "one is running").has(
-		doctor.OK, "machine", "instances", "1 instance registered and reached")
+		doctor.OK, "machine", "instances", "1 registered and reached")
 	says := func(more string) {
 		text := fmt.Sprintf(`{"instance":"one","address":%q,"healthy":true%s}`, listening.Addr(), more)
 		if _, err := conn.Set("/tarry/ns/instances/one", []byte(text), -1); err != nil {
