@@ -14,7 +14,7 @@ import (
 
 // TLSFiles are the PEM files of http.tls. With CA, a client must present a certificate signed by one of its
 // authorities.
-type TLSFiles struct{ CA, Cert, Key string }
+type TLSFiles struct{ Cert, Key, CA string }
 
 // tlsLook is the minimum time between two checks of the files.
 const tlsLook = time.Second

@@ -62,11 +62,11 @@ func TestPeers_SpeakTLSWhereHTTPDoes(t *testing.T) {
 	authority, key, ca, _ := signed(t, dir, "authority", nil, nil)
 	_, _, mine, mineKey := signed(t, dir, "mine", authority, key)
 	_, _, alien, alienKey := signed(t, dir, "alien", nil, nil)
-	own, strange := config.TLS{Cert: mine, Key: mineKey}, config.TLS{Cert: alien, Key: alienKey}
+	own, strange := config.ServerTLS{Cert: mine, Key: mineKey}, config.ServerTLS{Cert: alien, Key: alienKey}
 	strict := own
 	strict.CA = ca
 	for name, c := range map[string]struct {
-		leader, standby config.TLS
+		leader, standby config.ServerTLS
 		works           bool
 	}{
 		"any certificate":              {strange, own, true},
@@ -74,7 +74,7 @@ func TestPeers_SpeakTLSWhereHTTPDoes(t *testing.T) {
 		"a strange standby":            {strict, strange, false},
 		"a strange leader":             {strange, strict, false},
 	} {
-		of := func(files config.TLS) *opened {
+		of := func(files config.ServerTLS) *opened {
 			l, err := net.Listen("tcp", "127.0.0.1:0")
 			if err != nil {
 				t.Fatal(err)

@@ -14,19 +14,34 @@ import (
 
 // Client are the settings of the commands that call an instance, checked.
 type Client struct {
-	Server  string        `setting:"server"` // may end in "/"
-	Token   Secret        `setting:"token"`
-	JSON    bool          `setting:"json"`
-	Timeout time.Duration `setting:"timeout"`
-	// TLS says how an https server is verified, and which certificate is presented to it. All may be empty; Cert and Key
-	// are both set or both empty.
-	TLS        TLS    `setting:"tls"`
-	ServerName string `setting:"tls.server_name"`
+	// HTTP address of an instance, or of a proxy in front of several; if it is not set and the environment or the file
+	// has http.listen of tarry serve, that address, by https if http.tls.cert is set
+	Server string `setting:"server" default:"http://127.0.0.1:7070" limit:"web url"`
+	// the http.token of that instance
+	Token Secret    `setting:"token" limit:"token 1"`
+	TLS   ClientTLS `setting:"tls"`
+	// name that the server's certificate must have, if that is not the host in server
+	ServerName string `setting:"tls.server_name" limit:"host"`
+	// print JSON for machines
+	JSON bool `setting:"json" default:"false"`
+	// how long one call may take
+	Timeout time.Duration `setting:"timeout" default:"10s" limit:"100ms..10m"`
+}
+
+// ClientTLS says how an https server is verified, and which certificate is presented to it. All may be empty; Cert and
+// Key are both set or both empty.
+type ClientTLS struct {
+	// PEM file of the authority of the https server's certificate, in place of the system's
+	CA string `setting:"ca" limit:"file"`
+	// PEM file of the certificate to present to a server that asks for one; needs tls.key
+	Cert string `setting:"cert" limit:"file"`
+	// PEM file of the certificate's key
+	Key string `setting:"key" limit:"file"`
 }
 
 // Config reads the certificates; it returns nil if none is set.
 func (c Client) Config() (*tls.Config, error) {
-	made, err := c.TLS.Client("tls")
+	made, err := TLS(c.TLS).Client("tls")
 	if err != nil || c.ServerName == "" {
 		return made, err
 	}

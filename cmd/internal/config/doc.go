@@ -3,10 +3,11 @@
 //
 // # One table
 //
-// Each setting is defined once, in table.go: its name, default, limit, help, whether it is secret and which commands
-// have it. Flags, environment names, YAML paths, error messages, the table in docs/settings.md and the sample file are
-// all made from it. A limit is one value that both checks and describes itself, so that checks and documentation cannot
-// diverge.
+// Each setting is defined once, as a field of Serve, Client, Topic, Webhook or Token. Its tags have its name, default,
+// limit and the commands that read it (tarry serve if they say none). The comment above it is its help, which go
+// generate copies to helps.go. Flags, environment names, YAML paths, error messages, the table in docs/settings.md and
+// the sample file are all made from that. A limit is one value that both checks and describes itself, so that checks
+// and documentation cannot diverge.
 //
 //	YAML path     http.listen            nested: http: {listen: ...}
 //	environment   TARRY_HTTP_LISTEN      TARRY_, upper case, "." becomes "_"

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -22,6 +23,105 @@ type limit interface {
 	words() string
 	// read turns text into the Go value; its error completes "http.listen: "x" ...".
 	read(text string) (any, error)
+}
+
+// limitOf returns the limit of a field, by its type and its tags. limit has the bounds of a number, "1..5", the words
+// of a choice, "off|async|sync", or the kind of a text and its greatest length, "label 64". zero has what 0 means
+// beside bounds, and max how many items a list may have.
+func limitOf(field reflect.StructField) limit {
+	words := field.Tag.Get("limit")
+	if field.Type.Kind() == reflect.Slice {
+		most, _ := strconv.Atoi(field.Tag.Get("max"))
+		return several{of: textOf(words), max: most, secret: isSecret(field.Type)}
+	}
+	switch reflect.Zero(field.Type).Interface().(type) {
+	case bool:
+		return toggle{}
+	case int:
+		return within(integer(0, 0), field.Tag)
+	case int64:
+		return within(size(0, 0), field.Tag)
+	case float64:
+		return within(amount(0, 0), field.Tag)
+	case time.Duration:
+		l := within(span(0, 0), field.Tag)
+		if strings.HasPrefix(words, "leastEnded") {
+			l.min = leastEnded
+		}
+		return l
+	}
+	if strings.Contains(words, "|") {
+		return choice(strings.Split(words, "|"))
+	}
+	return textOf(words)
+}
+
+// within gives a limit the bounds of a tag.
+func within[N cmp.Ordered](l ranged[N], tag reflect.StructTag) ranged[N] {
+	least, most, _ := strings.Cut(tag.Get("limit"), "..")
+	l.min, _ = l.parse(least)
+	l.max, _ = l.parse(most)
+	l.zero = tag.Get("zero")
+	return l
+}
+
+// textOf returns the kind of a text, in the words of a tag.
+func textOf(words string) text {
+	most := 0
+	if at := strings.LastIndexByte(words, ' '); at > 0 {
+		if n, err := strconv.Atoi(words[at+1:]); err == nil {
+			words, most = words[:at], n
+		}
+	}
+	switch words {
+	case "identifier":
+		return identifier(most)
+	case "label":
+		return label(most)
+	case "name", "secret":
+		return freeText(words, most)
+	case "digest user":
+		return digestUser(most)
+	case "token name":
+		return tokenName(most)
+	case "token":
+		return token(most, 512) // here a length is the least
+	case "token hash":
+		return tokenHash()
+	case "hook secret":
+		return hookSecret()
+	case "file":
+		return readableFile()
+	case "directory":
+		return directory()
+	case "listen":
+		return listenAddress()
+	case "listen or off":
+		return listenOrOff()
+	case "dial":
+		return dialAddress()
+	case "host":
+		return hostName()
+	case "network":
+		return network()
+	case "nats url":
+		return natsURL()
+	case "web url":
+		return webURL()
+	case "target url":
+		return targetURL()
+	case "prefix":
+		return prefix()
+	case "pattern":
+		return pattern()
+	case "subject":
+		return subject()
+	case "schedule":
+		return schedule()
+	case "dsn":
+		return dsn()
+	}
+	return text{} // a test holds that no tag is here
 }
 
 // ranged is a number from min to max: an integer, a size, a span or an amount.
@@ -109,13 +209,6 @@ func showSize(n int64) string {
 // span is a duration in Go's notation, or with days and weeks.
 func span(min, max time.Duration) ranged[time.Duration] {
 	return ranged[time.Duration]{min: min, max: max, word: "duration", print: showSpan, parse: readSpan}
-}
-
-// lasting is a span, or 0, which means forever or none.
-func lasting(min, max time.Duration, zero string) ranged[time.Duration] {
-	l := span(min, max)
-	l.zero = zero
-	return l
 }
 
 func readSpan(text string) (time.Duration, string) {

@@ -15,19 +15,41 @@ import (
 
 // Topic is an item of topics: the settings of the topics that match its pattern. If several match, the first applies.
 type Topic struct {
-	Pattern     string        `setting:"pattern"`
-	Deliver     string        `setting:"deliver"` // mq, pull or webhook; empty: mq, unless camellia's sendMsg sends it
-	Lease       time.Duration `setting:"lease"`   // 0: 30 s
-	Serial      bool          `setting:"serial"`
-	Retry       string        `setting:"retry"` // as wire.ParseRetry reads it; empty: the setting retry
-	TTL         time.Duration `setting:"ttl"`   // 0: for ever
-	Core        string        `setting:"core"`  // hold or drop
-	Rate        float64       `setting:"rate"`  // a second; 0: no bound
-	CatchUpRate float64       `setting:"catch_up_rate"`
-	Dead        string        `setting:"dead"` // subjects that get copies; empty for none
-	Expired     string        `setting:"expired"`
-	Partitions  int           `setting:"partitions"` // 0: the subject stays as it is
-	Webhook     Webhook       `setting:"webhook"`
+	// the topics that this section is for
+	Pattern string `setting:"pattern" limit:"pattern"`
+	// where due messages go if a push does not say it: mq is NATS, pull leaves them to consumers that fetch them over
+	// HTTP, and webhook posts them; camellia's sendMsg is for pull unless mq is said here
+	// default: mq
+	Deliver string `setting:"deliver" limit:"mq|pull|webhook"`
+	// how long a consumer may hold a message that it has pulled, if neither the pull nor the push says it
+	// default: 30s
+	Lease time.Duration `setting:"lease" limit:"100ms..12h"`
+	// hand out the messages of one key one after the other: the next once the one before has ended; needs deliver:
+	// pull or webhook
+	Serial bool `setting:"serial" default:"false"`
+	// when a message without its own schedule is delivered again, after a consumer sent it back or NATS permanently
+	// refused it; after the last delay it is dead
+	// default: the setting retry
+	Retry string `setting:"retry" limit:"schedule"`
+	// how long after its due time a message without its own ttl is still delivered
+	// default: for ever
+	TTL time.Duration `setting:"ttl" limit:"1ms..87672h"`
+	// what happens if nobody listens on a core NATS subject: hold keeps messages until somebody does, drop loses them
+	Core string `setting:"core" default:"hold" limit:"hold|drop"`
+	// deliveries a second, for all topics of the pattern together
+	// default: no bound
+	Rate float64 `setting:"rate" limit:"0.001..1000000"`
+	// deliveries a second of messages that are more than 5s late
+	// default: no bound
+	CatchUpRate float64 `setting:"catch_up_rate" limit:"0.001..1000000"`
+	// subject that gets a copy of each dead message
+	Dead string `setting:"dead" limit:"subject"`
+	// subject that gets a copy of each expired message
+	Expired string `setting:"expired" limit:"subject"`
+	// number of parts of the subject: messages are due on it with .0, .1 and so on; a key always has the same part
+	// default: none
+	Partitions int     `setting:"partitions" limit:"1..1024"`
+	Webhook    Webhook `setting:"webhook"`
 }
 
 // Lines returns the settings that are set, one a line.
@@ -42,22 +64,30 @@ func (t Topic) Lines() (all []string) {
 
 // Webhook is the target of a topic with deliver: webhook.
 type Webhook struct {
-	URL         string        `setting:"url"`
-	Secrets     []Secret      `setting:"secrets"`     // as Standard Webhooks writes them
-	Timeout     time.Duration `setting:"timeout"`     // 0: 10 s
-	Concurrency int           `setting:"concurrency"` // 0: 8
-	Batch       int           `setting:"batch"`       // 0: each message by itself
-	Headers     []string      `setting:"headers"`
+	// where the messages are posted; needs deliver: webhook
+	URL string `setting:"url" limit:"target url"`
+	// secrets that sign what is posted, as in Standard Webhooks, one signature each: so that a receiver can change
+	// from one to the next
+	Secrets []Secret `setting:"secrets" limit:"hook secret" max:"8"`
+	// how long the target may take to answer
+	// default: 10s
+	Timeout time.Duration `setting:"timeout" limit:"100ms..5m"`
+	// requests that an instance has under way at once, for all topics of the pattern together
+	// default: 8
+	Concurrency int `setting:"concurrency" limit:"1..256"`
+	// post JSON arrays of up to so many messages that are ready; see docs/webhooks.md
+	// default: each message by itself
+	Batch int `setting:"batch" limit:"1..1000"`
+	// headers of messages that go along though receivers may take them for rights or for the word of a proxy, such as
+	// Authorization
+	// default: none
+	Headers []string `setting:"headers" limit:"label 64" max:"32"`
 }
 
 // DeliverWebhook is the value of deliver for topics whose messages are posted.
 const DeliverWebhook = "webhook"
 
-const (
-	maxTopics = 1000
-	maxTTL    = 3653 * 24 * time.Hour
-	maxRate   = 1_000_000
-)
+const maxTopics = 1000
 
 func topicList() sequence {
 	return sequence{
@@ -71,48 +101,7 @@ func topicList() sequence {
 			"  - pattern: orders.remind\n" +
 			"    partitions: 8           # due on orders.remind.0 to orders.remind.7, by key\n",
 		required: []string{"pattern"},
-		rows: []setting{
-			{name: "pattern", limit: pattern(), help: "the topics that this section is for"},
-			{name: "deliver", computed: "mq", limit: choice{"mq", "pull", DeliverWebhook},
-				help: "where due messages go if a push does not say it: mq is NATS, pull leaves them to consumers " +
-					"that fetch them over HTTP, and webhook posts them; camellia's sendMsg is for pull unless mq is " +
-					"said here"},
-			{name: "lease", computed: "30s", limit: span(wire.LeastLease, wire.MostLease),
-				help: "how long a consumer may hold a message that it has pulled, if neither the pull nor the push " +
-					"says it"},
-			{name: "serial", fallback: "false", limit: toggle{},
-				help: "hand out the messages of one key one after the other: the next once the one before has ended; " +
-					"needs deliver: pull or webhook"},
-			{name: "retry", computed: "the setting retry", limit: schedule(),
-				help: "when a message without its own schedule is delivered again, after a consumer sent it back or " +
-					"NATS permanently refused it; after the last delay it is dead"},
-			{name: "ttl", computed: "for ever", limit: span(time.Millisecond, maxTTL),
-				help: "how long after its due time a message without its own ttl is still delivered"},
-			{name: "core", fallback: "hold", limit: choice{"hold", "drop"}, help: "what happens if nobody " +
-				"listens on a core NATS subject: hold keeps messages until somebody does, drop loses them"},
-			{name: "rate", computed: "no bound", limit: amount(0.001, maxRate),
-				help: "deliveries a second, for all topics of the pattern together"},
-			{name: "catch_up_rate", computed: "no bound", limit: amount(0.001, maxRate),
-				help: "deliveries a second of messages that are more than 5s late"},
-			{name: "dead", limit: subject(), help: "subject that gets a copy of each dead message"},
-			{name: "expired", limit: subject(), help: "subject that gets a copy of each expired message"},
-			{name: "partitions", computed: "none", limit: integer(1, 1024),
-				help: "number of parts of the subject: messages are due on it with .0, .1 and so on; a key always " +
-					"has the same part"},
-			{name: "webhook.url", limit: targetURL(), help: "where the messages are posted; needs deliver: webhook"},
-			{name: "webhook.secrets", secret: true, limit: several{of: hookSecret(), max: 8, secret: true},
-				help: "secrets that sign what is posted, as in Standard Webhooks, one signature each: so that a receiver " +
-					"can change from one to the next"},
-			{name: "webhook.timeout", computed: "10s", limit: span(100*time.Millisecond, 5*time.Minute),
-				help: "how long the target may take to answer"},
-			{name: "webhook.concurrency", computed: "8", limit: integer(1, 256),
-				help: "requests that an instance has under way at once, for all topics of the pattern together"},
-			{name: "webhook.batch", computed: "each message by itself", limit: integer(1, 1000),
-				help: "post JSON arrays of up to so many messages that are ready; see docs/webhooks.md"},
-			{name: "webhook.headers", computed: "none", limit: several{of: label(64), max: 32},
-				help: "headers of messages that go along though receivers may take them for rights or for the word of a " +
-					"proxy, such as Authorization"},
-		},
+		rows:     rowsOf(reflect.TypeFor[Topic](), "", 0),
 	}
 }
 
@@ -249,12 +238,19 @@ func settingsOf(all []Topic, subject string) int {
 
 // Token is one of http.tokens: a caller and its rights. tarry knows only the hash of the token itself.
 type Token struct {
-	Name    string   `setting:"name"`
-	SHA256  Secret   `setting:"sha256"`
-	Push    []string `setting:"push"`
-	Pull    []string `setting:"pull"`
-	Read    bool     `setting:"read"`
-	Operate bool     `setting:"operate"`
+	// name of the caller, for the log; unique among the tokens
+	Name string `setting:"name" limit:"token name 64"`
+	// SHA-256 of the token in hex
+	SHA256 Secret `setting:"sha256" limit:"token hash"`
+	// topics it may push to, and whose messages it may cancel, reschedule and run one by one
+	Push []string `setting:"push" limit:"pattern" max:"100"`
+	// topics it may pull from
+	Pull []string `setting:"pull" limit:"pattern" max:"100"`
+	// it may look up, list and count messages of all topics, and see topics, cluster and metrics
+	Read bool `setting:"read" default:"false"`
+	// it may act as an operator, on all topics: change many messages, dead messages, pause, restore, verify,
+	// redeliver, resign; includes read
+	Operate bool `setting:"operate" default:"false"`
 }
 
 // Hash is the SHA-256 of the token.
@@ -281,10 +277,7 @@ func HashToken(token string) string {
 	return hex.EncodeToString(hash[:])
 }
 
-const (
-	maxTokens   = 1000
-	maxPatterns = 100
-)
+const maxTokens = 1000
 
 func tokenList() sequence {
 	return sequence{
@@ -299,18 +292,7 @@ func tokenList() sequence {
 			"    operate: false              # changes of many messages, dead messages, pause, restore, verify, " +
 			"redeliver, resign; includes read\n",
 		required: []string{"name", "sha256"},
-		rows: []setting{
-			{name: "name", limit: tokenName(64), help: "name of the caller, for the log; unique among the tokens"},
-			{name: "sha256", secret: true, limit: tokenHash(), help: "SHA-256 of the token in hex"},
-			{name: "push", limit: several{of: pattern(), max: maxPatterns},
-				help: "topics it may push to, and whose messages it may cancel, reschedule and run one by one"},
-			{name: "pull", limit: several{of: pattern(), max: maxPatterns}, help: "topics it may pull from"},
-			{name: "read", fallback: "false", limit: toggle{},
-				help: "it may look up, list and count messages of all topics, and see topics, cluster and metrics"},
-			{name: "operate", fallback: "false", limit: toggle{}, help: "it may act as an operator, on all " +
-				"topics: change many messages, dead messages, pause, restore, verify, redeliver, resign; includes " +
-				"read"},
-		},
+		rows:     rowsOf(reflect.TypeFor[Token](), "", 0),
 	}
 }
 
