@@ -10,6 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // unreached is a timeline that no call may reach.
@@ -22,7 +23,7 @@ func TestAdmit_RefusesEveryCallBeforeItReachesTheTimeline(t *testing.T) {
 	t.Parallel()
 	shut := errors.New("shut")
 	admit := func() error { return shut }
-	s, err := scheduler.New(scheduler.Config{Timeline: unreached{}, Admit: admit,
+	s, err := steer.New(scheduler.Config{Timeline: unreached{}, Admit: admit,
 		IDs: scheduler.NewIDs(rig.Slot{}, time.Now), Clock: scheduler.NewClock(scheduler.System()),
 		MaxDelay: time.Hour, EndedKeep: time.Minute, CallTimeout: time.Second, StopTimeout: time.Second})
 	if err != nil {

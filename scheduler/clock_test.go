@@ -266,32 +266,6 @@ func TestClock_KnowsWhichServersReportedTheTime(t *testing.T) {
 	}
 }
 
-// The longest wait of debounce counts from when the first push was stored. By a clock that was set since, it might be
-// over too early.
-func TestScheduler_CountsNoLongestWaitFromADoubtfulTime(t *testing.T) {
-	t.Parallel()
-	h := &hands{wall: time.UnixMilli(1896076800000)}
-	c := NewClock(h.local())
-	s := &Scheduler{cfg: Config{Clock: c}}
-	push := Push{ID: "a", Topic: "orders", Delay: 2 * time.Hour, Merge: message.MergeDebounce, MaxWait: time.Hour}
-	check := func(want time.Duration) {
-		t.Helper()
-		now := c.Now()
-		if m := s.message(&push, now); m.MaxWait != want || m.Due != message.CeilMilli(now.Add(time.Hour)) {
-			t.Errorf("due %s from now, the wait is %s, want %s", m.Due.Time().Sub(now), m.MaxWait, want)
-		}
-	}
-	check(time.Hour)
-	c.Doubt()
-	check(0)
-	h.mono, h.wall = h.mono+time.Hour, h.wall.Add(time.Hour)
-	check(0)
-	h.mono++
-	check(time.Hour)
-	h.wall = h.wall.Add(-5 * time.Minute) // the uids of here are slow by that
-	check(time.Hour + 5*time.Minute)
-}
-
 func TestClock_TellsHowManyVoteAndWhatTheyDispute(t *testing.T) {
 	h := &hands{wall: noon}
 	c := NewClock(h.local())

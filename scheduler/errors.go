@@ -142,3 +142,14 @@ func (e *AmbiguousError) Error() string {
 
 // Unwrap makes it ErrAmbiguousID.
 func (e *AmbiguousError) Unwrap() error { return ErrAmbiguousID }
+
+// Looked returns the error of a call that writes nothing, whose outcome is never unknown.
+func Looked(step string, err error) error {
+	switch {
+	case errors.Is(err, ErrOutcomeUnknown):
+		return fmt.Errorf("%s: %w: %v", step, ErrUnavailable, err)
+	case err != nil:
+		return fmt.Errorf("%s: %w", step, err)
+	}
+	return nil
+}

@@ -183,11 +183,11 @@ const (
 	PassedUnknown
 )
 
-// again reports whether a message that was not found may be found now.
-func (p Passage) again() bool { return p == PassedAll || p == PassedSome }
+// Again reports whether a message that was not found may be found now.
+func (p Passage) Again() bool { return p == PassedAll || p == PassedSome }
 
-// unsure reports whether a push that was stored before the wait may still be in the intake.
-func (p Passage) unsure() bool { return p == PassedSome || p == PassedUnknown }
+// Unsure reports whether a push that was stored before the wait may still be in the intake.
+func (p Passage) Unsure() bool { return p == PassedSome || p == PassedUnknown }
 
 // CancelResult is the result of a cancel.
 type CancelResult struct {
@@ -425,3 +425,19 @@ var outcomeWords = []string{"delivered", "not_sent", "unanswered", "no_listener"
 
 // String returns the kind's word in metrics.
 func (k OutcomeKind) String() string { return word(outcomeWords, k) }
+
+var cancelWords = []string{"unknown_id", "canceled", "in_flight", "maybe_delivered", "already_ended"}
+
+// String returns the code's word in metrics and logs.
+func (c CancelCode) String() string { return word(cancelWords, c) }
+
+// word returns the word of a code or a kind.
+func word[C ~uint8](words []string, c C) string {
+	if int(c) < len(words) {
+		return words[c]
+	}
+	return "invalid"
+}
+
+// MaxRemembered is the maximum number of messages of one name that the journal returns.
+const MaxRemembered = 32

@@ -233,3 +233,84 @@ type PullCount struct {
 	Leased, Held int
 	Due          []int
 }
+
+// Poll asks for ready messages of a topic.
+type Poll struct {
+	Topic string
+	// Topics, if there are any, stand in place of Topic: each has its share. Of each the first message may weigh more
+	// than Bytes.
+	Topics []string
+	// Max and Bytes bound the messages; the first may weigh more.
+	Max, Bytes int
+	// Lease is how long the messages are leased; 0 leaves it to each message, its topic and DefaultLease.
+	Lease    time.Duration
+	Consumer string
+	// Wait is how long to wait if nothing is ready.
+	Wait time.Duration
+	// Webhook: the poll is a webhook's. Of its topics nobody else may pull.
+	Webhook bool
+	// Room, which may be nil, counts bytes that the poll holds, and returns how many more it may hold. A poll that finds
+	// none left gets nothing (ErrNoRoom).
+	Room func(bytes int) (left int)
+	// Attempt names a poll that may be sent again, within attemptKeep: the next sending gets the same messages, at any
+	// instance, for as long as they are leased, and an earlier one gets nothing more. What a poll took whose client goes
+	// is given back, unless a later sending knows of it. 0 is none.
+	Attempt Nonce
+	// Sending is the number of this sending of the attempt, from 1. A client that asks again says a higher one than
+	// before: an instance may read the first sending after its repeat.
+	Sending int
+
+	// Stays: a poll for no messages waits for what comes later, too.
+	Stays bool
+}
+
+// Names returns the topics of a poll.
+func (p *Poll) Names() []string {
+	if len(p.Topics) > 0 {
+		return p.Topics
+	}
+	return []string{p.Topic}
+}
+
+// PulledMessage is a leased message with what settles its lease.
+type PulledMessage struct {
+	LeasedMessage
+	Nonce Nonce
+}
+
+// DefaultLease applies if neither the poll, nor the message, nor its topic says how long a lease is.
+const DefaultLease = 30 * time.Second
+
+// Receipt is what a consumer gets with a leased message, and what settles the lease.
+type Receipt struct {
+	UID   message.UID
+	Nonce Nonce
+	Topic string
+}
+
+// Settlement is a consumer's word about a lease.
+type Settlement struct {
+	Verb Verb
+	Receipt
+	// Delay replaces the delay of the next retry of a Nack.
+	Delay *time.Duration
+	// Lease is how long an Extend or an Until holds the message from now.
+	Lease time.Duration
+	// Reason is in words for people; of an Ack, a Nack or a Bury. Of a Nack it says how the message came back; the
+	// default is "sent back".
+	Reason string
+	// Said is what a consumer says of why it sends the message back.
+	Said string
+}
+
+// ByConsumer returns the reason of a change that a consumer's lease led to: as much as stores keep, 249 bytes.
+func ByConsumer(consumer, reason string) string {
+	switch {
+	case consumer == "":
+	case reason == "":
+		reason = "consumer " + consumer
+	default:
+		reason = "consumer " + consumer + ": " + reason
+	}
+	return reason[:min(len(reason), 249)]
+}

@@ -141,8 +141,8 @@ func (p *Push) digest() message.Digest {
 	return d
 }
 
-// message returns the push as a message, with its due time computed from the given now.
-func (p *Push) message(now time.Time) *message.Message {
+// Message returns the push as a message, with its due time computed from the given now.
+func (p *Push) Message(now time.Time) *message.Message {
 	due := p.At
 	if !p.HasAt {
 		due = message.CeilMilli(now.Add(p.Delay - p.Age))

@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // mute answers no look-up.
@@ -403,7 +404,7 @@ func TestCancel_SharesTheRoomForTombstonesAmongTokens(t *testing.T) {
 			_, err := r.S.Cancel(scheduler.CalledBy(t.Context(), by), ref)
 			return err
 		}
-		for n := range scheduler.BurialShare {
+		for n := range steer.BurialShare {
 			if err := cancel("shop", n); err != nil {
 				t.Fatalf("cancel %d: %v", n, err)
 			}

@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -226,8 +227,8 @@ type Edit struct {
 	// Fit checks the message as edited; nil means no limit.
 	Fit Fit
 
-	// exact keeps At as it is even if that time has passed.
-	exact bool
+	// Exact keeps At as it is even if that time has passed.
+	Exact bool
 }
 
 // Fit is an API's limit on a complete message. A change that replaces a part is checked here, because only the store
@@ -279,10 +280,22 @@ type Requeue struct {
 	Fit Fit
 }
 
-// fits checks a message whose content changes against the API's limit.
-func fits(limit Fit, m *message.Message) error {
-	if limit == nil {
+var amendWords = []string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch",
+	"tried"}
+
+// String returns the code's word in metrics and logs.
+func (c AmendCode) String() string { return word(amendWords, c) }
+
+// PauseOf returns the pause that holds a topic back, or nil.
+func PauseOf(list []Pause, topic string) *Pause {
+	at := slices.IndexFunc(list, func(p Pause) bool { return Matches(p.Pattern, topic) })
+	if at < 0 {
 		return nil
 	}
-	return limit.Fits(m)
+	return &list[at]
+}
+
+// Why returns why a message waits that the pause holds back and that is due at a time.
+func (p *Pause) Why(due message.Milli) message.Why {
+	return message.Why{Word: message.WhyPaused, Detail: p.Pattern + " is paused", By: p.By, Since: max(p.At, due)}
 }

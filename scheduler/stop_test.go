@@ -10,6 +10,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -26,7 +27,7 @@ func TestServe_StopsInTimeOverAFrozenStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		time.Sleep(time.Until(message.Epoch.AddDate(1, 10, 20)))
 		m, _ := memory.New(memory.Config{Buckets: 4})
-		s, err := scheduler.New(scheduler.Config{
+		s, err := steer.New(scheduler.Config{
 			Timeline: frozen{m}, IDs: scheduler.NewIDs(rig.Slot{}, time.Now),
 			Clock: scheduler.NewClock(scheduler.System()), MaxDelay: time.Hour, EndedKeep: 10 * time.Minute,
 			CallTimeout: time.Second, StopTimeout: 5 * time.Second})

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -34,8 +35,8 @@ type Topic struct {
 	Partitions int
 }
 
-// forNATS returns the name of a setting that only concerns what NATS carries, if one is set.
-func (t *Topic) forNATS() string {
+// ForNATS returns the name of a setting that only concerns what NATS carries, if one is set.
+func (t *Topic) ForNATS() string {
 	for _, s := range []struct {
 		name string
 		set  bool
@@ -206,4 +207,25 @@ func (p *TopicPage) cut() {
 		p.names = p.names[:p.limit]
 		p.last, p.full = p.names[p.limit-1], true
 	}
+}
+
+// Retried makes an item that returns a message after one try more say when the message is due again, or that it is
+// dead: the schedule is over.
+func (t *Topics) Retried(item *Settle, m *message.Info, now time.Time) {
+	schedule := t.Schedule(&m.Retry, m.Topic)
+	tries := int(m.Mark.Refusals) + 1
+	delay, over := schedule.After(tries)
+	if over {
+		item.Verb, item.Kind = Bury, message.KindPlain
+		item.Reason += After(tries - 1)
+	}
+	item.Number = message.CeilMilli(now.Add(delay))
+}
+
+// After returns the words for how often a message that is dead was tried again.
+func After(retries int) string {
+	if retries == 1 {
+		return " after 1 retry"
+	}
+	return fmt.Sprintf(" after %d retries", retries)
 }

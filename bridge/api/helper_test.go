@@ -24,6 +24,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -36,7 +37,7 @@ type door struct {
 
 // instance is what the server asks: the scheduler, and why messages are held back.
 type instance struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	*lead.Leader
 }
 
@@ -62,7 +63,7 @@ func openTopics(t testing.TB, topics *scheduler.Topics, change ...func(*api.Conf
 	if err != nil {
 		t.Fatal(err)
 	}
-	heart, err := scheduler.New(scheduler.Config{
+	heart, err := steer.New(scheduler.Config{
 		Timeline: timeline, Clock: scheduler.NewClock(scheduler.System()),
 		IDs:      scheduler.NewIDs(machine(7), time.Now),
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,

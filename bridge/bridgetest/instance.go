@@ -16,6 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -35,14 +36,14 @@ func NewTimeline(t testing.TB) *memory.Timeline {
 }
 
 // Scheduling starts a scheduler on the timeline that accepts pushes; it does not lead.
-func Scheduling(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline) *scheduler.Scheduler {
+func Scheduling(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline) *steer.Scheduler {
 	t.Helper()
 	clock := scheduler.NewClock(scheduler.System())
 	return SchedulingBy(t, nc, timeline, clock, nil)
 }
 
 func SchedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, clock *scheduler.Clock,
-	backlog *intake.Intake) *scheduler.Scheduler {
+	backlog *intake.Intake) *steer.Scheduler {
 	t.Helper()
 	cfg := scheduler.Config{
 		Timeline: timeline, IDs: scheduler.NewIDs(Slot(1), time.Now), Clock: clock,
@@ -52,7 +53,7 @@ func SchedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, cloc
 	if backlog != nil {
 		cfg.Backlog = backlog.Backlog
 	}
-	s, err := scheduler.New(cfg)
+	s, err := steer.New(cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +61,7 @@ func SchedulingBy(t testing.TB, nc *nats.Conn, timeline scheduler.Timeline, cloc
 	return s
 }
 
-func RunServe(t testing.TB, s *scheduler.Scheduler) {
+func RunServe(t testing.TB, s *steer.Scheduler) {
 	t.Helper()
 	runUntilEnd(t, s.Serve)
 }

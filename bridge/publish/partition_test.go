@@ -20,6 +20,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // listening subscribes to a subject and waits until the server knows.
@@ -118,7 +119,7 @@ func TestPublisher_DividesATopicByKeyThenNameThenUID(t *testing.T) {
 
 // instance is a scheduler and its leader.
 type instance struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	*lead.Leader
 }
 
@@ -137,7 +138,7 @@ func leading(t *testing.T, nc *nats.Conn, timeline scheduler.Timeline, topics *s
 		t.Fatal(err)
 	}
 	s.Leader = leader
-	s.Scheduler, err = scheduler.New(scheduler.Config{
+	s.Scheduler, err = steer.New(scheduler.Config{
 		Timeline: timeline, Topics: topics, Clock: clock,
 		IDs:      scheduler.NewIDs(bridgetest.Slot(int(term)), time.Now),
 		MaxDelay: time.Hour, EndedKeep: 10 * time.Minute,

@@ -18,15 +18,19 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // service is what the operations ask: a scheduler, and nothing else that it has not.
 type service struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	rest
 }
 
-type rest struct{ ops.Service }
+// rest is deeper in it than what a scheduler has.
+type rest struct{ deeper }
+
+type deeper struct{ ops.Service }
 
 // operations returns those of a service; nothing bounds a message but the server, if limit is 0.
 func operations(t testing.TB, nc *nats.Conn, s ops.Service, limit int) *ops.Ops {
@@ -41,7 +45,7 @@ func serving(t testing.TB, cfg request.ServiceConfig) {
 	if cfg.Prefix == "" {
 		cfg.Prefix = "delayed"
 	}
-	if s, ok := cfg.Scheduler.(*scheduler.Scheduler); ok && cfg.Ops == nil {
+	if s, ok := cfg.Scheduler.(*steer.Scheduler); ok && cfg.Ops == nil {
 		cfg.Ops = operations(t, cfg.Conn, service{Scheduler: s}, cfg.SizeLimit)
 	}
 	s, err := request.NewService(cfg)

@@ -19,6 +19,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -42,7 +43,7 @@ func whole(t *testing.T, url, ns, prefix string) *memory.Timeline {
 			leader.Nudge(bucket, due)
 		}, HeardTopic: func(string, message.Milli) {}})
 	sampler := intake.NewClockSampler(intake.ClockConfig{Conn: nc, Namespace: ns, Clock: clock})
-	s, err := scheduler.New(scheduler.Config{
+	s, err := steer.New(scheduler.Config{
 		Timeline: timeline, IDs: scheduler.NewIDs(bridgetest.Slot(1), time.Now), Clock: clock,
 		Announce: nudge.Announce,
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,

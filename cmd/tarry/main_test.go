@@ -19,6 +19,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -88,7 +89,7 @@ func serve(t testing.TB, cfg api.Config) []string {
 
 // parts are what the HTTP server asks: the scheduler, and why messages are held back.
 type parts struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	*lead.Leader
 }
 
@@ -107,7 +108,7 @@ func real(t testing.TB) (parts, *memory.Timeline) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := scheduler.New(scheduler.Config{
+	s, err := steer.New(scheduler.Config{
 		Timeline: timeline, Clock: scheduler.NewClock(scheduler.System()),
 		IDs:      scheduler.NewIDs(machine(7), time.Now),
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,

@@ -20,6 +20,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // doors is how users reach a process: they call it, or send it requests.
@@ -43,7 +44,7 @@ type web struct {
 
 // instance is what the doors ask.
 type instance struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	*lead.Leader
 }
 

@@ -46,9 +46,9 @@ var patches = []patch{
 		"case b.wasTried(e) && !keepsContent(e.message, a):", "case false:", 37},
 	{"an answer in sync does not wait for the journal", "store/journal/writer.go",
 		"if w.cfg.Mode != Sync {\n\t\tfor i := range changes {", "if true {\n\t\tfor i := range changes {", 0},
-	{"a poll whose leases are over hands them out", "scheduler/pull.go",
+	{"a poll whose leases are over hands them out", "scheduler/pull/pull.go",
 		"if slices.ContainsFunc(found, s.over()) {", "if false {", 0},
-	{"a repeated pull gets other messages", "scheduler/pull.go",
+	{"a repeated pull gets other messages", "scheduler/pull/pull.go",
 		"if found, err := s.again(ctx, &p); len(found) > 0 || err != nil {",
 		"if found, err := s.again(ctx, &p); false {", 0},
 	{"a lease lapses before its time", "scheduler/lead/lapse.go",
@@ -63,6 +63,16 @@ var patches = []patch{
 		"if own.After(high) {", "if false {", 0},
 	{"an outcome that is unknown leaves no mark", "scheduler/lead/judge.go",
 		" || r.outcome.Kind == scheduler.Unknown", "", 0},
+}
+
+// Those that are not tried today fit the source, too.
+func TestPatches_FitTheSource(t *testing.T) {
+	for _, p := range patches {
+		text, err := os.ReadFile("../../" + p.file)
+		if n := strings.Count(string(text), p.old); err != nil || n != 1 {
+			t.Errorf("%s has %q %d times, want once (%v)", p.file, p.old, n, err)
+		}
+	}
 }
 
 // TARRY_PATCHES=all tries all of them; others take two each day.

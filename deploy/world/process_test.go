@@ -18,13 +18,14 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
 // process is an instance from its start to its end: what cmd/internal/app makes of the parts, over the doubles.
 type process struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	leader *lead.Leader
 	web    *web
 	hooks  *webhook.Service
@@ -141,7 +142,7 @@ func (w *world) start(number int) *process {
 	if p.leader, err = lead.New(lc); err != nil {
 		w.t.Fatal(err)
 	}
-	if p.Scheduler, err = scheduler.New(cfg); err != nil {
+	if p.Scheduler, err = steer.New(cfg); err != nil {
 		w.t.Fatal(err)
 	}
 	p.web = p.listen(registry)

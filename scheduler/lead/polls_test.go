@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest/rig"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // watched is a timeline whose calls for consumers that pull a test watches and spoils.
@@ -61,7 +62,7 @@ type waiting struct {
 }
 
 // wait polls for max messages of the topic of work.
-func wait(ctx context.Context, s *scheduler.Scheduler, max int, within time.Duration) *waiting {
+func wait(ctx context.Context, s *steer.Scheduler, max int, within time.Duration) *waiting {
 	w := &waiting{done: make(chan struct{})}
 	go func() {
 		defer close(w.done)
@@ -211,7 +212,7 @@ func TestPoll_RepeatsItsAttempt(t *testing.T) {
 		p := scheduler.Poll{Topic: "work", Max: 3, Bytes: 1 << 20, Attempt: 77}
 		gone, leave := context.WithCancel(t.Context())
 		leave() // the answer is lost
-		pull := func(ctx context.Context, s *scheduler.Scheduler) []scheduler.PulledMessage {
+		pull := func(ctx context.Context, s *steer.Scheduler) []scheduler.PulledMessage {
 			t.Helper()
 			found, err := s.Pull(ctx, p)
 			if err != nil {

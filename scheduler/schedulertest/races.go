@@ -14,6 +14,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // ExerciseRaces lets two instances push, merge, reschedule, edit, run and cancel the same few messages at once, within
@@ -35,7 +36,7 @@ func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 		t.Fatal(err)
 	}
 	for i, tl := range []scheduler.Timeline{one, two} {
-		s, err := scheduler.New(scheduler.Config{
+		s, err := steer.New(scheduler.Config{
 			Timeline: tl, IDs: scheduler.NewIDs(slot(i), time.Now), Clock: scheduler.NewClock(scheduler.System()),
 			MaxDelay: 24 * time.Hour, EndedKeep: 10 * time.Minute,
 			CallTimeout: 10 * time.Second, StopTimeout: time.Second, Log: zerolog.Nop(),
@@ -64,7 +65,7 @@ func ExerciseRaces(t *testing.T, one, two scheduler.Timeline, rounds int) {
 type races struct {
 	t         *testing.T
 	out       *recorded
-	instances []*scheduler.Scheduler
+	instances []*steer.Scheduler
 
 	mu      sync.Mutex
 	deeds   []deed
@@ -122,7 +123,7 @@ func (r *races) did(d deed) {
 }
 
 // deed does one thing at random.
-func (r *races) deed(s *scheduler.Scheduler, rng *rand.Rand, id, body string) deed {
+func (r *races) deed(s *steer.Scheduler, rng *rand.Rand, id, body string) deed {
 	ctx := context.Background()
 	delay := time.Duration(rng.IntN(4)) * time.Millisecond
 	switch k := rng.IntN(10); {

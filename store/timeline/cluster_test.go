@@ -16,6 +16,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/schedulertest"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/timeline"
 )
 
@@ -50,7 +51,7 @@ func TestCluster_APushWhoseAnswerIsLostStaysOneMessage(t *testing.T) {
 	direct := redis.NewClient(&redis.Options{Addr: node.Addr})
 	t.Cleanup(func() { _ = direct.Close() })
 	clock := scheduler.NewClock(scheduler.System())
-	s, err := scheduler.New(scheduler.Config{
+	s, err := steer.New(scheduler.Config{
 		Timeline: tl, Clock: clock, IDs: scheduler.NewIDs(firstMachine{}, time.Now),
 		MaxDelay: time.Hour, EndedKeep: time.Minute,
 		CallTimeout: 2 * time.Second, StopTimeout: time.Second, Log: zerolog.New(zerolog.NewTestWriter(t)),

@@ -28,7 +28,7 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
-	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/journal"
 )
 
@@ -52,7 +52,7 @@ type App struct {
 	resign    *request.Resign
 	pauses    *request.Pauses
 	natsClock *intake.ClockSampler
-	scheduler *scheduler.Scheduler
+	scheduler *steer.Scheduler
 	leader    *lead.Leader
 	gate      *gate
 	instance  instance // what the APIs ask
@@ -145,25 +145,20 @@ func (a *App) wireScheduler() (err error) {
 		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
 		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Admit: a.gate.admit, Log: a.log, Registerer: a.registry,
-		Over:   a.pulled.Over,
-		Hasten: func(bucket message.Bucket, earlier []scheduler.Earlier) { a.scheduler.Hasten(bucket, earlier) },
+		Over: a.pulled.Over, Hasten: a.hasten,
 	})
 	if err != nil {
 		return fmt.Errorf("build leader: %w", err)
 	}
 	a.nudge = request.NewNudge(request.NudgeConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
-		Heard: func(bucket message.Bucket, due message.Milli) { a.leader.Nudge(bucket, due) },
-		HeardTopic: func(topic string, due message.Milli) {
-			a.scheduler.Hear(topic, due)
-			a.webhooks.Heard(topic, due)
-		},
+		Heard: a.heard, HeardTopic: a.heardTopic,
 	})
 	a.pauses = request.NewPauses(request.PausesConfig{
 		Conn: a.conn, Namespace: a.cfg.Namespace, Log: a.log,
 		Read: a.leader.ReadPauses,
 	})
-	a.scheduler, err = scheduler.New(scheduler.Config{
+	a.scheduler, err = steer.New(scheduler.Config{
 		Timeline: a.store, Clock: a.clock, IDs: scheduler.NewIDs(a.machine, time.Now),
 		MaxDelay: wire.MaxDelay, EndedKeep: a.cfg.Ended.Keep, NamesKeep: a.namesKeep(),
 		NamesSure:   a.journal.mode == journal.Sync,
@@ -180,41 +175,6 @@ func (a *App) wireScheduler() (err error) {
 		a.instance.store = a.store
 	}
 	return nil
-}
-
-// led returns an error if nobody leads, or that is not known. ZooKeeper is asked at most once a second.
-func (a *App) led(ctx context.Context) error {
-	a.ledAt.Lock()
-	defer a.ledAt.Unlock()
-	if time.Since(a.ledAt.read) > time.Second {
-		_, led, err := a.race.Leader(ctx)
-		if err == nil && !led {
-			err = ops.ErrNoLeader
-		}
-		a.ledAt.err, a.ledAt.read = err, time.Now()
-	}
-	return a.ledAt.err
-}
-
-// announce informs the leader, this instance or another, that a bucket's head came earlier.
-func (a *App) announce(bucket message.Bucket, due message.Milli) {
-	if !a.leader.Nudge(bucket, due) {
-		a.nudge.Announce(bucket, due)
-	}
-}
-
-// announcePull informs webhooks, here and on other instances, and consumers there.
-func (a *App) announcePull(topic string, due message.Milli) {
-	a.webhooks.Heard(topic, due)
-	a.nudge.AnnounceTopic(topic, due)
-}
-
-// askPauses makes the leader, this instance or another, read the pauses.
-func (a *App) askPauses(ctx context.Context) error {
-	if leads, err := a.leader.ReadPauses(ctx); leads {
-		return err
-	}
-	return a.pauses.Ask(ctx)
 }
 
 func (a *App) wireWebhooks() error {

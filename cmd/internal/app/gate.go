@@ -9,6 +9,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 )
 
 // gate guards the scheduler until the store is prepared, and while the store is not the leader's: nothing may be
@@ -33,7 +34,7 @@ func (g *gate) admit() error {
 
 // instance is what the APIs ask: what any instance does, and what only the leader knows.
 type instance struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	*lead.Leader
 	store store // nil without a journal
 	// led returns an error if nobody leads, or if that is not known.

@@ -20,6 +20,7 @@ import (
 	"github.com/tarry-mq/tarry/election"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/journal"
 	"github.com/tarry-mq/tarry/store/memory"
 	"github.com/tarry-mq/tarry/store/timeline"
@@ -28,10 +29,10 @@ import (
 const (
 	tombstoneKeep = 10 * time.Minute
 	// tombstoneLimit is the maximum number of tombstones in a bucket. A token may leave a quarter of them through each
-	// instance (scheduler.BurialShare). NATS does not say who calls: after its callers cancel ten thousand unknown ids in
+	// instance (steer.BurialShare). NATS does not say who calls: after its callers cancel ten thousand unknown ids in
 	// ten minutes, the tombstones of others are refused for a while. They get an error, and cancels by uid or of stored
 	// messages still work.
-	tombstoneLimit = 4 * scheduler.BurialShare
+	tombstoneLimit = 4 * steer.BurialShare
 	// maxCall bounds one call of the store; a lease leaves room for several.
 	maxCall     = time.Second
 	clockSample = time.Second

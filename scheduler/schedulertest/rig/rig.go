@@ -17,6 +17,7 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
+	"github.com/tarry-mq/tarry/scheduler/steer"
 	"github.com/tarry-mq/tarry/store/memory"
 )
 
@@ -167,7 +168,7 @@ func (r *Rig) Halt() {
 
 // Instance is what one instance has of a scheduler: what any instance does, and what the leader alone does.
 type Instance struct {
-	*scheduler.Scheduler
+	*steer.Scheduler
 	*lead.Leader
 	deadKeep time.Duration
 }
@@ -199,7 +200,7 @@ func (r *Rig) Scheduler() *Instance { return r.Over(r.Store, r.Nats) }
 func (r *Rig) Over(store scheduler.Timeline, publisher scheduler.Publisher) *Instance {
 	r.T.Helper()
 	r.Metrics = prometheus.NewRegistry()
-	var s *scheduler.Scheduler
+	var s *steer.Scheduler
 	l, err := lead.New(lead.Config{
 		Timeline: store, Publisher: publisher, Clock: r.Clock, Topics: r.settings, Journal: r.Journal,
 		Intake: r.Intake, EndedKeep: 10 * time.Minute, ClaimBatch: 500, ClaimBytes: 8 << 20,
@@ -210,7 +211,7 @@ func (r *Rig) Over(store scheduler.Timeline, publisher scheduler.Publisher) *Ins
 	if err != nil {
 		r.T.Fatal(err)
 	}
-	s, err = scheduler.New(scheduler.Config{
+	s, err = steer.New(scheduler.Config{
 		Timeline: store, IDs: scheduler.NewIDs(Slot{}, time.Now), Clock: r.Clock,
 		MaxDelay: 3653 * 24 * time.Hour, EndedKeep: 10 * time.Minute,
 		Log: r.Log, CallTimeout: time.Second, StopTimeout: 5 * time.Second, Topics: r.settings, DeadKeep: r.DeadKeep,

@@ -1,4 +1,4 @@
-package scheduler
+package pull
 
 import (
 	"cmp"
@@ -8,11 +8,13 @@ import (
 	"math/rand/v2"
 	"slices"
 	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // pullAny leases ready messages of several topics, or waits until some are. It waits in the lines of all of them for no
 // messages, which asks nothing of the timeline beyond what the lines ask anyway.
-func (s *Scheduler) pullAny(ctx context.Context, p Poll) ([]PulledMessage, error) {
+func (s *Consumers) pullAny(ctx context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error) {
 	woken := map[string]bool{}
 	for until := time.Now().Add(p.Wait); ; {
 		first := rand.IntN(len(p.Topics)) // what is always ready on one must not keep others back
@@ -25,10 +27,10 @@ func (s *Scheduler) pullAny(ctx context.Context, p Poll) ([]PulledMessage, error
 		case len(found) > 0 || left <= 0 || ctx.Err() != nil:
 			return found, err
 		case err != nil:
-			_ = Sleep(ctx, min(passRetry, left))
+			_ = scheduler.Sleep(ctx, min(passRetry, left))
 		default:
 			if len(woken) > 0 { // others were quicker
-				_ = Sleep(ctx, passRest)
+				_ = scheduler.Sleep(ctx, passRest)
 			}
 			woken = s.awaitAny(ctx, p.Topics, left)
 		}
@@ -37,7 +39,8 @@ func (s *Scheduler) pullAny(ctx context.Context, p Poll) ([]PulledMessage, error
 
 // pullShares leases what is ready: as equal shares as there are messages for. If nothing is, it asks for one of each
 // topic that woke the poll, which tells their lines when more will be ready.
-func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken map[string]bool) (found []PulledMessage, err error) {
+func (s *Consumers) pullShares(ctx context.Context, p scheduler.Poll,
+	woken map[string]bool) (found []scheduler.PulledMessage, err error) {
 	ready, err := s.readyOn(ctx, p.Topics, p.Max)
 	if err == nil && slices.Max(ready) == 0 {
 		for i, topic := range p.Topics {
@@ -54,7 +57,7 @@ func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken map[string]boo
 			continue
 		}
 		if p.Attempt != 0 {
-			one.Attempt = p.Attempt.on(one.Topic)
+			one.Attempt = partOf(p.Attempt, one.Topic)
 		}
 		got, failed := s.polls.wait(ctx, one)
 		if ctx.Err() != nil && failed != nil { // its client is gone
@@ -74,11 +77,12 @@ func (s *Scheduler) pullShares(ctx context.Context, p Poll, woken map[string]boo
 
 // readyOn returns how many messages are ready on topics that are not paused, as far as most matters. A bucket that does
 // not answer is left out; an error means that none answered.
-func (s *Scheduler) readyOn(ctx context.Context, topics []string, most int) (ready []int, err error) {
+func (s *Consumers) readyOn(ctx context.Context, topics []string, most int) (ready []int, err error) {
 	ready, answered := make([]int, len(topics)), false
-	wants := make([]TopicWant, len(topics))
+	wants := make([]scheduler.TopicWant, len(topics))
 	for i, topic := range topics {
-		wants[i] = TopicWant{topic, min(most, most/int(s.cfg.Timeline.Buckets())+shareMore)}
+		wants[i] = scheduler.TopicWant{Topic: topic,
+			Count: min(most, most/int(s.cfg.Timeline.Buckets())+shareMore)}
 	}
 	for _, f := range s.ready(ctx, wants, s.cfg.Clock.Milli()) {
 		for i := range f.Topics {
@@ -94,7 +98,7 @@ func (s *Scheduler) readyOn(ctx context.Context, topics []string, most int) (rea
 	if answered || err == nil {
 		return ready, nil
 	}
-	return ready, fmt.Errorf("pull: %w", Looked("look what is ready", err))
+	return ready, fmt.Errorf("pull: %w", scheduler.Looked("look what is ready", err))
 }
 
 // shares divides most among topics, by how many of each are ready.
@@ -116,13 +120,14 @@ func shares(ready []int, most int) []int {
 
 // awaitAny waits until a message may be ready, and returns on which topics that is. It is none once the time is over,
 // the client is gone or the instance stops.
-func (s *Scheduler) awaitAny(ctx context.Context, topics []string, within time.Duration) map[string]bool {
+func (s *Consumers) awaitAny(ctx context.Context, topics []string, within time.Duration) map[string]bool {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	woken, ends := map[string]bool{}, make(chan string, len(topics))
 	for _, topic := range topics {
 		go func() { // ends with ctx, and is waited for
-			if _, err := s.polls.wait(ctx, Poll{Topic: topic, Wait: within, stays: true}); !errors.Is(err, errMaybeReady) {
+			if _, err := s.polls.wait(ctx, scheduler.Poll{Topic: topic, Wait: within, Stays: true}); !errors.Is(err,
+				errMaybeReady) {
 				topic = ""
 			}
 			ends <- topic

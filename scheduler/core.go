@@ -3,7 +3,7 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"sync"
+	"fmt"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -61,20 +61,14 @@ type Config struct {
 	Registerer prometheus.Registerer
 }
 
-// Scheduler accepts, looks up and steers messages, on any instance.
-type Scheduler struct {
-	cfg     Config
-	log     zerolog.Logger
-	metrics *metrics
-	queues  *coalescer
-	names   *names
-	pauses  knownPauses
-	polls   polls
-	burials burials
+// Core is what the rooms of an instance share: accept, pull and steer.
+type Core struct {
+	Config
+	Watch *Watch
 }
 
-// New checks the configuration and builds a Scheduler. Serve must run for pushes to be answered.
-func New(cfg Config) (*Scheduler, error) {
+// NewCore checks the configuration and sets what it leaves out.
+func NewCore(cfg Config) (*Core, error) {
 	switch {
 	case cfg.Timeline == nil || cfg.IDs == nil || cfg.Clock == nil:
 		return nil, errors.New("scheduler: a timeline, ids and a clock are needed")
@@ -102,27 +96,28 @@ func New(cfg Config) (*Scheduler, error) {
 	if cfg.Passed == nil {
 		cfg.Passed = func(context.Context) Passage { return PassedNothing }
 	}
-	s := &Scheduler{cfg: cfg, log: cfg.Log, metrics: newMetrics(cfg.Registerer)}
-	s.queues, s.names = newCoalescer(s), newNames(s)
-	s.pauses.turn = NewTurn()
-	s.polls = polls{s: s, lines: map[string]*line{}, undone: map[undoing]message.Milli{}}
-	return s, nil
+	return &Core{Config: cfg, Watch: newWatch(&cfg)}, nil
 }
 
-// Serve flushes accepted pushes to the timeline until ctx ends; then it finishes what was queued and refuses the rest
-// with ErrStopping.
-func (s *Scheduler) Serve(ctx context.Context) error {
-	var group sync.WaitGroup
-	group.Go(func() { s.queues.watch.run(ctx) })
-	group.Go(func() { s.polls.run(ctx) })
-	if s.cfg.NamesKeep > 0 {
-		for i := range s.names.queues {
-			group.Go(func() { s.names.run(ctx, &s.names.queues[i]) })
-		}
+// Of returns the bucket of a uid.
+func (c *Core) Of(uid message.UID) message.Bucket { return uid.Bucket(c.Timeline.Buckets()) }
+
+// AwaitJournal returns once the journal holds the changes, and reports whether it refused a content.
+func (c *Core) AwaitJournal(ctx context.Context, changes []Recorded) (bare bool, err error) {
+	if len(changes) == 0 {
+		return false, nil
 	}
-	for bucket := range s.cfg.Timeline.Buckets() {
-		group.Go(func() { s.queues.flush(ctx, bucket) })
+	if err := c.Journal.Await(ctx, changes, func(_ int, b bool) { bare = bare || b }); err != nil {
+		return false, fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
 	}
-	group.Wait()
+	return bare, nil
+}
+
+// CheckDue returns an error for a due time beyond the limit.
+func (c *Core) CheckDue(due message.Milli, now time.Time) error {
+	if limit := message.CeilMilli(now.Add(c.MaxDelay)); due > limit {
+		return fmt.Errorf("%w: due %s, and the limit is %d days from now", ErrTooFar,
+			due.Time().Format("2006-01-02T15:04:05.000Z07:00"), c.MaxDelay/(24*time.Hour))
+	}
 	return nil
 }

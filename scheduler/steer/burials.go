@@ -1,10 +1,11 @@
-package scheduler
+package steer
 
 import (
 	"context"
 	"sync"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -28,9 +29,9 @@ type burial struct {
 }
 
 // take counts a tombstone of a name, unless the caller has had its share. Without a key one lies in every bucket.
-func (b *burials) take(ctx context.Context, ref *Ref, buckets message.Bucket) bool {
-	who, from, to := Caller(ctx), message.Bucket(0), buckets
-	if who == "" || who == ByNATS {
+func (b *burials) take(ctx context.Context, ref *scheduler.Ref, buckets message.Bucket) bool {
+	who, from, to := scheduler.Caller(ctx), message.Bucket(0), buckets
+	if who == "" || who == scheduler.ByNATS {
 		return true
 	}
 	if ref.Keyed {

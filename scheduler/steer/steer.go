@@ -1,4 +1,4 @@
-package scheduler
+package steer
 
 import (
 	"cmp"
@@ -8,12 +8,13 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Get finds one message, live or remembered. Of several messages with the id it returns the live one, else the latest.
 // While nothing live has the id, a push of it may be in the intake: Get then waits until the intake has been read.
-func (s *Scheduler) Get(ctx context.Context, ref Ref) (message.Info, error) {
+func (s *Scheduler) Get(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	info, err := s.look(ctx, ref, forReading)
 	if err == nil {
 		err = s.View(ctx, &info)
@@ -23,11 +24,11 @@ func (s *Scheduler) Get(ctx context.Context, ref Ref) (message.Info, error) {
 
 // Resolve finds the one message, live or remembered, that a change by ref means. An id that is known under two topics
 // or keys is ErrAmbiguousID, whether its messages live or have ended. Resolve waits as Get does.
-func (s *Scheduler) Resolve(ctx context.Context, ref Ref) (message.Info, error) {
+func (s *Scheduler) Resolve(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	return s.look(ctx, ref, forChange)
 }
 
-func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Info, error) {
+func (s *Scheduler) look(ctx context.Context, ref scheduler.Ref, why purpose) (message.Info, error) {
 	found, err := s.known(ctx, ref, why)
 	unsure := false
 	if err == nil {
@@ -37,7 +38,7 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Inf
 		return message.Info{}, err
 	}
 	if len(found) == 0 && unsure {
-		return message.Info{}, ErrInIntake
+		return message.Info{}, scheduler.ErrInIntake
 	}
 	if why == forReading {
 		if err := s.rejected(ctx, ref, found); err != nil {
@@ -54,7 +55,7 @@ func (s *Scheduler) look(ctx context.Context, ref Ref, why purpose) (message.Inf
 }
 
 // rejected returns a RejectedError if nothing found lives, and the last push of the name was rejected.
-func (s *Scheduler) rejected(ctx context.Context, ref Ref, found []message.Info) error {
+func (s *Scheduler) rejected(ctx context.Context, ref scheduler.Ref, found []message.Info) error {
 	if slices.ContainsFunc(found, func(i message.Info) bool { return !i.State.Ended() }) {
 		return nil
 	}
@@ -67,25 +68,25 @@ func (s *Scheduler) rejected(ctx context.Context, ref Ref, found []message.Info)
 	case err == nil && len(rejects) > 0 && !slices.ContainsFunc(found, func(i message.Info) bool {
 		return i.UID.Compare(rejects[0].UID) >= 0
 	}):
-		return &RejectedError{rejects[0]}
+		return &scheduler.RejectedError{Rejected: rejects[0]}
 	}
 	return nil
 }
 
 // Reject records in the journal, as its mode promises, a push that is not accepted although its producer was told that
 // it is stored.
-func (s *Scheduler) Reject(ctx context.Context, r *Rejected) error {
-	record := func(ctx context.Context, _ message.Bucket, now message.Milli) (Effect, error) {
+func (s *Scheduler) Reject(ctx context.Context, r *scheduler.Rejected) error {
+	record := func(ctx context.Context, _ message.Bucket, now message.Milli) (scheduler.Effect, error) {
 		return s.cfg.Timeline.Reject(ctx, r, now)
 	}
-	if _, err := s.change(ctx, s.of(r.UID), record); err != nil {
+	if _, err := s.change(ctx, s.cfg.Of(r.UID), record); err != nil {
 		return fmt.Errorf("record a reject: %w", err)
 	}
 	return nil
 }
 
 // known asks the timeline, and asks the journal for messages that the timeline has forgotten.
-func (s *Scheduler) known(ctx context.Context, ref Ref, why purpose) ([]message.Info, error) {
+func (s *Scheduler) known(ctx context.Context, ref scheduler.Ref, why purpose) ([]message.Info, error) {
 	found, err := s.find(ctx, ref, why)
 	if err == nil && len(found) == 0 {
 		found, err = s.recall(ctx, ref)
@@ -95,14 +96,14 @@ func (s *Scheduler) known(ctx context.Context, ref Ref, why purpose) ([]message.
 
 // arrived looks again once the intake has been read, unless something live was found. It reports whether a push may
 // still be in the intake. A caller cannot know the uid of such a push.
-func (s *Scheduler) arrived(ctx context.Context, ref Ref, found []message.Info,
+func (s *Scheduler) arrived(ctx context.Context, ref scheduler.Ref, found []message.Info,
 	why purpose) (now []message.Info, unsure bool, err error) {
 	lives := func(i message.Info) bool { return !i.State.Ended() }
 	if ref.UID != "" || slices.ContainsFunc(found, lives) {
 		return found, false, nil
 	}
 	passed := s.cfg.Passed(ctx)
-	if passed.again() {
+	if passed.Again() {
 		again, err := s.find(ctx, ref, why)
 		if err != nil {
 			return nil, false, err
@@ -116,7 +117,7 @@ func (s *Scheduler) arrived(ctx context.Context, ref Ref, found []message.Info,
 			return found, false, err
 		}
 	}
-	return found, passed.unsure(), nil
+	return found, passed.Unsure(), nil
 }
 
 // Cancel ends a waiting message and reports what really happened (P4). A name may lead to a consumer's retry and to
@@ -129,73 +130,75 @@ func (s *Scheduler) arrived(ctx context.Context, ref Ref, found []message.Info,
 //
 // A requeued dead message lives on under another uid. Cancel ends that life too, and the answer is about it. The answer
 // carries the uncertainty of the earlier lives.
-func (s *Scheduler) Cancel(ctx context.Context, ref Ref) (CancelResult, error) {
+func (s *Scheduler) Cancel(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
 	for range maxLives {
 		result, err := s.cancelLife(ctx, ref)
 		if err != nil {
-			return CancelResult{}, err
+			return scheduler.CancelResult{}, err
 		}
 		next := result.Info.Other
 		if result.Info.Kind != message.KindRequeued || !result.Info.State.Ended() {
-			s.metrics.cancels.WithLabelValues(result.Code.String()).Inc()
+			s.cancels.WithLabelValues(result.Code.String()).Inc()
 			return result, nil
 		}
-		ref = Ref{UID: next}
+		ref = scheduler.Ref{UID: next}
 	}
-	return CancelResult{}, fmt.Errorf("cancel %s: %w: it was requeued more than %d times; cancel its last uid", ref.UID,
-		ErrUnavailable, maxLives)
+	return scheduler.CancelResult{}, fmt.Errorf("cancel %s: %w: it was requeued more than %d times; cancel its last uid",
+		ref.UID,
+		scheduler.ErrUnavailable, maxLives)
 }
 
 // maxLives limits how many requeues of a message a cancel follows.
 const maxLives = 16
 
 // cancelLife ends the messages that a reference leads to directly.
-func (s *Scheduler) cancelLife(ctx context.Context, ref Ref) (CancelResult, error) {
+func (s *Scheduler) cancelLife(ctx context.Context, ref scheduler.Ref) (scheduler.CancelResult, error) {
 	if bucket, can := s.inOneStep(&ref); can {
-		var result CancelResult
+		var result scheduler.CancelResult
 		_, err := s.change(ctx, bucket,
-			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
+			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made scheduler.Effect, err error) {
 				result, err = s.cfg.Timeline.Cancel(ctx, ref, now)
 				return result.Effect(bucket), err
 			})
 		if err != nil {
-			return CancelResult{}, fmt.Errorf("cancel %q: %w", ref.ID, err)
+			return scheduler.CancelResult{}, fmt.Errorf("cancel %q: %w", ref.ID, err)
 		}
-		if result.Code == CancelDone {
+		if result.Code == scheduler.CancelDone {
 			return result, nil
 		}
 	}
 	found, err := s.find(ctx, ref, forChange)
 	if err != nil {
-		return CancelResult{}, err
+		return scheduler.CancelResult{}, err
 	}
 	if len(found) == 0 {
 		if found, err = s.recall(ctx, ref); err != nil { // first, because a tombstone is a change
-			return CancelResult{}, err
+			return scheduler.CancelResult{}, err
 		}
 		if len(found) == 0 && ref.UID == "" && ref.Topic != "" && ref.Viewer.Sees(ref.Topic) {
 			uids, err := s.bury(ctx, ref)
 			if err != nil {
-				return CancelResult{}, err
+				return scheduler.CancelResult{}, err
 			}
 			result, err := s.cancelMet(ctx, ref, uids)
 			if len(uids) > 0 && ref.Keyed { // its one bucket has a message, and so no tombstone
 				return result, err
 			}
-			result.Buried = result.Code == CancelUnknown
-			return result, Unsure("a tombstone is left", err)
+			result.Buried = result.Code == scheduler.CancelUnknown
+			return result, scheduler.Unsure("a tombstone is left", err)
 		}
 	}
 	return s.cancelFound(ctx, ref, found)
 }
 
 // cancelMet ends the messages that bury met, or those whose pushes arrive now.
-func (s *Scheduler) cancelMet(ctx context.Context, ref Ref, uids []message.UID) (CancelResult, error) {
+func (s *Scheduler) cancelMet(ctx context.Context, ref scheduler.Ref, uids []message.UID) (scheduler.CancelResult,
+	error) {
 	var found []message.Info
 	for _, uid := range uids {
-		more, err := s.find(ctx, Ref{UID: uid}, forChange)
+		more, err := s.find(ctx, scheduler.Ref{UID: uid}, forChange)
 		if err != nil {
-			return CancelResult{}, err
+			return scheduler.CancelResult{}, err
 		}
 		found = append(found, more...)
 	}
@@ -203,17 +206,18 @@ func (s *Scheduler) cancelMet(ctx context.Context, ref Ref, uids []message.UID) 
 }
 
 // cancelFound ends the messages that were found, or those of which pushes in the intake arrive meanwhile.
-func (s *Scheduler) cancelFound(ctx context.Context, ref Ref, found []message.Info) (CancelResult, error) {
+func (s *Scheduler) cancelFound(ctx context.Context, ref scheduler.Ref, found []message.Info) (scheduler.CancelResult,
+	error) {
 	found, unsure, err := s.arrived(ctx, ref, found, forChange)
 	if err != nil {
-		return CancelResult{}, err
+		return scheduler.CancelResult{}, err
 	}
 	if len(found) == 0 {
-		return CancelResult{Code: CancelUnknown, Info: message.Info{IntakeUnknown: unsure}}, nil
+		return scheduler.CancelResult{Code: scheduler.CancelUnknown, Info: message.Info{IntakeUnknown: unsure}}, nil
 	}
 	attempts, err := choose(found, forChange)
 	if err != nil {
-		return CancelResult{}, err
+		return scheduler.CancelResult{}, err
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
@@ -225,43 +229,43 @@ func (s *Scheduler) cancelFound(ctx context.Context, ref Ref, found []message.In
 // cancelAll ends every attempt, the oldest first. It stops at an attempt in flight: its outcome is open, and the caller
 // asks again. (If an attempt goes in flight after the look-up, the earlier ones stay canceled; asking again is right
 // then, too.)
-func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, error) {
+func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (scheduler.CancelResult, error) {
 	for _, a := range all {
 		if a.State == message.StateInFlight {
-			return CancelResult{Code: CancelInFlight, Info: a}, nil
+			return scheduler.CancelResult{Code: scheduler.CancelInFlight, Info: a}, nil
 		}
 	}
-	var result CancelResult
+	var result scheduler.CancelResult
 	maybe, made := false, false
 	for i, a := range all {
 		if a.State.Ended() && a.State != message.StateCanceled && i < len(all)-1 {
 			continue // its end was known when the next attempt came, or has become known since
 		}
-		_, err := s.change(ctx, s.of(a.UID),
-			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
-				result, err = s.cfg.Timeline.Cancel(ctx, Ref{UID: a.UID}, now)
+		_, err := s.change(ctx, s.cfg.Of(a.UID),
+			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made scheduler.Effect, err error) {
+				result, err = s.cfg.Timeline.Cancel(ctx, scheduler.Ref{UID: a.UID}, now)
 				return result.Effect(bucket), err
 			})
-		if err == nil && result.Code == CancelUnknown && !a.State.Ended() {
-			err = fmt.Errorf("%w: the journal has it and the store does not, yet", ErrUnavailable)
+		if err == nil && result.Code == scheduler.CancelUnknown && !a.State.Ended() {
+			err = fmt.Errorf("%w: the journal has it and the store does not, yet", scheduler.ErrUnavailable)
 		}
 		if made {
-			err = Unsure("an earlier attempt is canceled", err)
+			err = scheduler.Unsure("an earlier attempt is canceled", err)
 		}
 		if err != nil {
-			return CancelResult{}, fmt.Errorf("cancel %s: %w", a.UID, err)
+			return scheduler.CancelResult{}, fmt.Errorf("cancel %s: %w", a.UID, err)
 		}
-		made = made || result.Code == CancelDone || result.Code == CancelMaybe
+		made = made || result.Code == scheduler.CancelDone || result.Code == scheduler.CancelMaybe
 		switch {
-		case result.Code == CancelInFlight:
+		case result.Code == scheduler.CancelInFlight:
 			return result, nil
-		case result.Code == CancelUnknown: // only the journal remembers that it ended
-			result = CancelResult{Code: CancelEnded, Info: a}
+		case result.Code == scheduler.CancelUnknown: // only the journal remembers that it ended
+			result = scheduler.CancelResult{Code: scheduler.CancelEnded, Info: a}
 		}
-		maybe = maybe || result.Code == CancelMaybe
+		maybe = maybe || result.Code == scheduler.CancelMaybe
 	}
-	if result.Code == CancelDone && maybe {
-		result.Code = CancelMaybe
+	if result.Code == scheduler.CancelDone && maybe {
+		result.Code = scheduler.CancelMaybe
 		result.Info.Mark.Uncertain = true
 	}
 	return result, nil
@@ -269,13 +273,13 @@ func (s *Scheduler) cancelAll(ctx context.Context, all attempts) (CancelResult, 
 
 // bury leaves the tombstones and returns the messages that have appeared meanwhile. No journal holds tombstones, so
 // that nothing is awaited as Scheduler.change does.
-func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.UID, error) {
+func (s *Scheduler) bury(ctx context.Context, ref scheduler.Ref) ([]message.UID, error) {
 	sequence, at, err := s.cfg.Backlog(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("cancel %q: last sequence of the intake: %w: %w", ref.ID, ErrUnavailable, err)
+		return nil, fmt.Errorf("cancel %q: last sequence of the intake: %w: %w", ref.ID, scheduler.ErrUnavailable, err)
 	}
 	if !s.burials.take(ctx, &ref, s.cfg.Timeline.Buckets()) {
-		return nil, fmt.Errorf("cancel %q: %w", ref.ID, ManyTombstones(false))
+		return nil, fmt.Errorf("cancel %q: %w", ref.ID, scheduler.ManyTombstones(false))
 	}
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
@@ -287,7 +291,7 @@ func (s *Scheduler) bury(ctx context.Context, ref Ref) ([]message.UID, error) {
 }
 
 // recall asks the journal for messages that the timeline has forgotten.
-func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]message.Info, error) {
+func (s *Scheduler) recall(ctx context.Context, ref scheduler.Ref) ([]message.Info, error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	found, err := s.cfg.Journal.Find(ctx, ref)
@@ -298,7 +302,7 @@ func (s *Scheduler) recall(ctx context.Context, ref Ref) ([]message.Info, error)
 }
 
 // find asks the timeline.
-func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]message.Info, error) {
+func (s *Scheduler) find(ctx context.Context, ref scheduler.Ref, why purpose) ([]message.Info, error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
@@ -312,12 +316,13 @@ func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]message.I
 		found, err = s.beyond(ctx, ref, found, why)
 	}
 	switch {
-	case errors.Is(err, ErrUnreadable) && why == forReading && ref.UID == "" && ref.Topic == "" && len(found) > 0:
+	case errors.Is(err, scheduler.ErrUnreadable) && why == forReading && ref.UID == "" && ref.Topic == "" &&
+		len(found) > 0:
 		return found, nil // those of other topics; a change would have to know which one is meant
-	case errors.Is(err, ErrAmbiguousID):
+	case errors.Is(err, scheduler.ErrAmbiguousID):
 		return nil, ambiguous(group(found), ref.UID == "")
-	case errors.Is(err, ErrOutcomeUnknown): // a look-up has no outcome
-		return nil, fmt.Errorf("find: %w: %v", ErrUnavailable, err)
+	case errors.Is(err, scheduler.ErrOutcomeUnknown): // a look-up has no outcome
+		return nil, fmt.Errorf("find: %w: %v", scheduler.ErrUnavailable, err)
 	case err != nil:
 		return nil, fmt.Errorf("find: %w", err)
 	}
@@ -332,9 +337,10 @@ func (s *Scheduler) find(ctx context.Context, ref Ref, why purpose) ([]message.I
 // its retry. If the timeline has forgotten that message, beyond asks the journal for both. If the journal does not know
 // them either, or the caller may not see the message, a reader gets the message that has the name, and a caller who
 // makes a change must name the topic.
-func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []message.Info, why purpose) ([]message.Info, error) {
+func (s *Scheduler) beyond(ctx context.Context, ref scheduler.Ref, found []message.Info, why purpose) ([]message.Info,
+	error) {
 	if len(found) == 1 && found[0].Kind == message.KindMerged {
-		whole, err := s.cfg.Timeline.Find(ctx, Ref{UID: found[0].Other})
+		whole, err := s.cfg.Timeline.Find(ctx, scheduler.Ref{UID: found[0].Other})
 		if err != nil || len(whole) > 0 {
 			return seen(ref, whole), err
 		}
@@ -343,7 +349,7 @@ func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []message.Info, w
 	if len(found) > 0 && found[0].State != message.StateDelivered {
 		return found, nil
 	}
-	retry := Ref{ID: string(ref.UID), Topic: ref.Topic, Viewer: ref.Viewer}
+	retry := scheduler.Ref{ID: string(ref.UID), Topic: ref.Topic, Viewer: ref.Viewer}
 	if len(found) > 0 {
 		retry.Topic, retry.Key, retry.Keyed = found[0].Topic, found[0].Key, true
 	}
@@ -351,7 +357,7 @@ func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []message.Info, w
 	if err != nil || len(retries) == 0 || len(found) > 0 {
 		return append(found, retries...), err
 	}
-	own, err := s.cfg.Journal.Find(ctx, Ref{UID: ref.UID})
+	own, err := s.cfg.Journal.Find(ctx, scheduler.Ref{UID: ref.UID})
 	own = seen(ref, own)
 	switch {
 	case err != nil && why == forChange:
@@ -360,14 +366,14 @@ func (s *Scheduler) beyond(ctx context.Context, ref Ref, found []message.Info, w
 		return slices.DeleteFunc(
 			retries, func(i message.Info) bool { return i.Topic != own[0].Topic || i.Key != own[0].Key }), nil
 	case why == forChange && ref.Topic == "":
-		return retries, ErrAmbiguousID
+		return retries, scheduler.ErrAmbiguousID
 	}
 	return retries, nil
 }
 
 // seen returns the messages found by a uid that are on the topic that ref names, and on a topic that the viewer may
 // see.
-func seen(ref Ref, found []message.Info) []message.Info {
+func seen(ref scheduler.Ref, found []message.Info) []message.Info {
 	return slices.DeleteFunc(found, func(i message.Info) bool {
 		return ref.Topic != "" && i.Topic != ref.Topic || !ref.Viewer.Sees(i.Topic)
 	})
@@ -401,7 +407,7 @@ func choose(found []message.Info, why purpose) (attempts, error) {
 	all := group(found)
 	switch {
 	case len(all) == 0:
-		return nil, ErrUnknownID
+		return nil, scheduler.ErrUnknownID
 	case len(all) > 1 && (why == forChange || !all[1].meant().State.Ended()):
 		return nil, ambiguous(all, false)
 	}
@@ -436,14 +442,9 @@ func group(found []message.Info) []attempts {
 
 // ambiguous returns an error that lists the message meant under each topic and key, up to a limit.
 func ambiguous(all []attempts, more bool) error {
-	e := &AmbiguousError{More: more || len(all) > MaxNamesOfID}
-	for _, a := range all[:min(len(all), MaxNamesOfID)] {
+	e := &scheduler.AmbiguousError{More: more || len(all) > scheduler.MaxNamesOfID}
+	for _, a := range all[:min(len(all), scheduler.MaxNamesOfID)] {
 		e.Candidates = append(e.Candidates, a.meant())
 	}
 	return e
 }
-
-var cancelWords = []string{"unknown_id", "canceled", "in_flight", "maybe_delivered", "already_ended"}
-
-// String returns the code's word in metrics and logs.
-func (c CancelCode) String() string { return word(cancelWords, c) }

@@ -1,4 +1,4 @@
-package scheduler
+package accept
 
 import (
 	"bytes"
@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sync/errgroup"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -29,7 +30,7 @@ type foreign struct {
 
 // taken judges each push of a batch. If only headers and body can decide, the timeline is asked for them, for as long
 // as a call may take.
-func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []foreign {
+func (c *coalescer) taken(batch []*queued, results []scheduler.AddResult, repeat bool) []foreign {
 	verdicts := make([]foreign, len(batch))
 	var open []int
 	for i, q := range batch {
@@ -59,12 +60,12 @@ func (c *coalescer) taken(batch []*queued, results []AddResult, repeat bool) []f
 
 // taken reports whether the message under the uid that q was just given is not an earlier try of q. sure is false if
 // only the whole message can show that.
-func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
+func (q *queued) taken(r *scheduler.AddResult, repeat bool) (taken, sure bool) {
 	m, there := q.message, &r.First
 	switch r.Code {
-	case Added, AddedCanceled, AddFilling, AddCalls:
+	case scheduler.Added, scheduler.AddedCanceled, scheduler.AddFilling, scheduler.AddCalls:
 		return false, true
-	case AddUnreadable:
+	case scheduler.AddUnreadable:
 		return there.UID == m.UID && !repeat, true
 	}
 	if there.UID != m.UID && m.Call != "" { // its call may have led there
@@ -94,9 +95,9 @@ func (q *queued) taken(r *AddResult, repeat bool) (taken, sure bool) {
 
 // differs reports whether the stored message differs from what the push would have stored.
 func (c *coalescer) differs(ctx context.Context, m *message.Message, there *message.Info) (bool, error) {
-	found, err := c.timeline.Find(ctx, Ref{UID: m.UID})
+	found, err := c.timeline.Find(ctx, scheduler.Ref{UID: m.UID})
 	if err != nil {
-		return false, fmt.Errorf("compare it with the message %s: %w: %w", m.UID, ErrOutcomeUnknown, err)
+		return false, fmt.Errorf("compare it with the message %s: %w: %w", m.UID, scheduler.ErrOutcomeUnknown, err)
 	}
 	if len(found) == 0 || found[0].Version != there.Version {
 		return false, nil

@@ -24,10 +24,10 @@ func (e *BucketError) Error() string {
 // Unwrap makes it ErrUnavailable.
 func (e *BucketError) Unwrap() error { return ErrUnavailable }
 
-// watch tracks which buckets do not answer. After a failed push it checks all buckets, and repeats that until all
+// Watch tracks which buckets do not answer. After a failed push it checks all buckets, and repeats that until all
 // answer. Pushes then fail at once instead of after a time-out each. While no push fails it does nothing.
-type watch struct {
-	s    *Scheduler
+type Watch struct {
+	cfg  *Config
 	kick chan struct{} // capacity 1: a push failed
 	done chan struct{} // closed when it looks no more
 
@@ -41,13 +41,13 @@ type watch struct {
 // lookPause is the time between two checks while a bucket does not answer.
 const lookPause = 250 * time.Millisecond
 
-func newWatch(s *Scheduler) *watch {
-	return &watch{s: s, kick: make(chan struct{}, 1), done: make(chan struct{}),
-		away: make([]bool, s.cfg.Timeline.Buckets()), looked: make(chan struct{})}
+func newWatch(cfg *Config) *Watch {
+	return &Watch{cfg: cfg, kick: make(chan struct{}, 1), done: make(chan struct{}),
+		away: make([]bool, cfg.Timeline.Buckets()), looked: make(chan struct{})}
 }
 
-// run checks the buckets when needed, until ctx ends.
-func (w *watch) run(ctx context.Context) {
+// Run checks the buckets when needed, until ctx ends.
+func (w *Watch) Run(ctx context.Context) {
 	defer close(w.done)
 	for {
 		select {
@@ -62,10 +62,10 @@ func (w *watch) run(ctx context.Context) {
 }
 
 // look asks every bucket and reports whether any of them does not answer.
-func (w *watch) look(ctx context.Context) bool {
+func (w *Watch) look(ctx context.Context) bool {
 	began := time.Now()
-	call, cancel := context.WithTimeout(ctx, w.s.cfg.CallTimeout)
-	heads, err := w.s.cfg.Timeline.Heads(call)
+	call, cancel := context.WithTimeout(ctx, w.cfg.CallTimeout)
+	heads, err := w.cfg.Timeline.Heads(call)
 	cancel()
 	away, n := make([]bool, len(w.away)), 0
 	for b := range away {
@@ -82,9 +82,9 @@ func (w *watch) look(ctx context.Context) bool {
 				why = heads[b].Err
 			}
 			if away[b] {
-				w.s.log.Warn().Err(why).Int("bucket", b).Msg("a bucket does not answer")
+				w.cfg.Log.Warn().Err(why).Int("bucket", b).Msg("a bucket does not answer")
 			} else {
-				w.s.log.Info().Int("bucket", b).Msg("a bucket answers again")
+				w.cfg.Log.Info().Int("bucket", b).Msg("a bucket answers again")
 			}
 		}
 	}
@@ -94,12 +94,12 @@ func (w *watch) look(ctx context.Context) bool {
 	return n > 0
 }
 
-// suspect requests a check of every bucket.
-func (w *watch) suspect() { Signal(w.kick) }
+// Suspect requests a check of every bucket.
+func (w *Watch) Suspect() { Signal(w.kick) }
 
-// refuse returns why a push to a bucket cannot be stored although other buckets answer, or nil if it can. If no bucket
-// answers it returns nil: only a try shows whether one is back.
-func (w *watch) refuse(bucket message.Bucket) error {
+// Refuse returns why a push to a bucket cannot be stored although other buckets answer, or nil if it can. If no bucket
+// Answers it returns nil: only a try shows whether one is back.
+func (w *Watch) Refuse(bucket message.Bucket) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.some && w.away[bucket] {
@@ -108,22 +108,22 @@ func (w *watch) refuse(bucket message.Bucket) error {
 	return nil
 }
 
-// answers reports whether a bucket accepts pushes, as far as is known.
-func (w *watch) answers(bucket message.Bucket) bool { return w.refuse(bucket) == nil }
+// Answers reports whether a bucket accepts pushes, as far as is known.
+func (w *Watch) Answers(bucket message.Bucket) bool { return w.Refuse(bucket) == nil }
 
-// verdict waits for a check that began at since or later, and returns the result of refuse. It returns nil if no such
+// Verdict waits for a check that began at since or later, and returns the result of Refuse. It returns nil if no such
 // check ends in time.
-func (w *watch) verdict(bucket message.Bucket, since time.Time) error {
-	late := time.NewTimer(2 * w.s.cfg.CallTimeout) // one look may be under way
+func (w *Watch) Verdict(bucket message.Bucket, since time.Time) error {
+	late := time.NewTimer(2 * w.cfg.CallTimeout) // one look may be under way
 	defer late.Stop()
 	for {
 		w.mu.Lock()
 		began, looked := w.began, w.looked
 		w.mu.Unlock()
 		if !began.Before(since) {
-			return w.refuse(bucket)
+			return w.Refuse(bucket)
 		}
-		w.suspect()
+		w.Suspect()
 		select {
 		case <-looked:
 		case <-w.done:

@@ -1,66 +1,50 @@
-package scheduler
+package steer
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"time"
 
-	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // TopicCount returns how many messages of a topic wait, are in flight and are dead. Its cost does not grow with the
 // number of waiting or dead messages, but it scans the messages in flight. That may take many short calls; ctx limits
 // their total time.
-func (s *Scheduler) TopicCount(ctx context.Context, topic string) (TopicCount, error) {
+func (s *Scheduler) TopicCount(ctx context.Context, topic string) (scheduler.TopicCount, error) {
 	if err := s.cfg.Admit(); err != nil {
-		return TopicCount{}, err
+		return scheduler.TopicCount{}, err
 	}
 	count, err := s.cfg.Timeline.Count(ctx, topic)
-	counts := []TopicCount{count}
+	counts := []scheduler.TopicCount{count}
 	if err == nil {
-		err = s.countPulled(ctx, counts)
+		err = s.CountPulled(ctx, counts)
 	}
-	return counts[0], Looked("count "+topic, err)
+	return counts[0], scheduler.Looked("count "+topic, err)
 }
 
 // TopicCounts returns the counts of up to limit topics that have messages, ordered by name and beginning after the
 // given one. It reads the names of all topics and the messages in flight.
-func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]TopicCount, error) {
+func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
 	counts, err := s.cfg.Timeline.Counts(ctx, after, limit)
 	if err == nil {
-		err = s.countPulled(ctx, counts)
+		err = s.CountPulled(ctx, counts)
 	}
-	return counts, Looked("count topics", err)
+	return counts, scheduler.Looked("count topics", err)
 }
 
 // Pauses lists the patterns that are paused.
-func (s *Scheduler) Pauses(ctx context.Context) ([]Pause, error) {
+func (s *Scheduler) Pauses(ctx context.Context) ([]scheduler.Pause, error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	pauses, _, err := s.cfg.Timeline.Pauses(ctx)
-	return pauses, Looked("list pauses", err)
-}
-
-// PauseOf returns the pause that holds a topic back, or nil.
-func PauseOf(list []Pause, topic string) *Pause {
-	at := slices.IndexFunc(list, func(p Pause) bool { return Matches(p.Pattern, topic) })
-	if at < 0 {
-		return nil
-	}
-	return &list[at]
-}
-
-// Why returns why a message waits that the pause holds back and that is due at a time.
-func (p *Pause) Why(due message.Milli) message.Why {
-	return message.Why{Word: message.WhyPaused, Detail: p.Pattern + " is paused", By: p.By, Since: max(p.At, due)}
+	return pauses, scheduler.Looked("list pauses", err)
 }
 
 // pauseWait is how long the answer to a pause or a resume waits for the leader.
@@ -80,7 +64,7 @@ func (s *Scheduler) Pause(ctx context.Context, pattern, by string) (inEffect boo
 	}
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	c, err := s.cfg.Timeline.Pause(call, Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()})
+	c, err := s.cfg.Timeline.Pause(call, scheduler.Pause{Pattern: pattern, By: by, At: s.cfg.Clock.Milli()})
 	if err != nil {
 		return false, fmt.Errorf("pause %s: %w", pattern, err)
 	}
@@ -97,7 +81,7 @@ func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect b
 	}
 	call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	var c PauseChange
+	var c scheduler.PauseChange
 	was, c, err = s.cfg.Timeline.Resume(call, pattern, s.cfg.Clock.Milli())
 	if err != nil {
 		return false, false, fmt.Errorf("resume %s: %w", pattern, err)
@@ -110,12 +94,13 @@ func (s *Scheduler) Resume(ctx context.Context, pattern string) (was, inEffect b
 
 // settlePause lets the leader apply a change and the journal record it, at the same time. It takes the place of
 // Scheduler.change: a pause belongs to no message, and takes effect whether or not the journal is ready.
-func (s *Scheduler) settlePause(ctx, call context.Context, c PauseChange, is string) (inEffect bool, err error) {
+func (s *Scheduler) settlePause(ctx, call context.Context, c scheduler.PauseChange, is string) (inEffect bool,
+	err error) {
 	taken := make(chan bool, 1)
 	go func() { taken <- s.takenOver(ctx) }() // until its time-out; waited for below
 	if err = s.cfg.Journal.WritePause(call, c); err != nil {
 		err = fmt.Errorf("%s is %s, but the journal did not confirm it: %w: %v", c.Pattern, is,
-			ErrOutcomeUnknown, err)
+			scheduler.ErrOutcomeUnknown, err)
 	}
 	return <-taken, err
 }
@@ -125,15 +110,4 @@ func (s *Scheduler) takenOver(ctx context.Context) bool {
 	ctx, stop := context.WithTimeout(ctx, pauseWait)
 	defer stop()
 	return s.cfg.AskPauses(ctx) == nil
-}
-
-// Looked returns the error of a call that writes nothing, whose outcome is never unknown.
-func Looked(step string, err error) error {
-	switch {
-	case errors.Is(err, ErrOutcomeUnknown):
-		return fmt.Errorf("%s: %w: %v", step, ErrUnavailable, err)
-	case err != nil:
-		return fmt.Errorf("%s: %w", step, err)
-	}
-	return nil
 }

@@ -1,4 +1,4 @@
-package scheduler
+package steer
 
 import (
 	"bytes"
@@ -11,8 +11,8 @@ import (
 	"math"
 	"slices"
 	"strings"
-	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -23,32 +23,34 @@ const amendTries = 8
 // Reschedule changes a waiting message, or returns why it did not (P4). If several messages have the name, it changes
 // the last live one. If e.Version is set, the message must have that version. If not, changes made by others in the
 // meantime are kept in every field that e does not set.
-func (s *Scheduler) Reschedule(ctx context.Context, ref Ref, e Edit) (AmendResult, error) {
+func (s *Scheduler) Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult,
+	error) {
 	result, err := s.moveNamed(ctx, ref, &e)
-	if err == nil && result.Code != AmendDone {
+	if err == nil && result.Code != scheduler.AmendDone {
 		result, err = s.reschedule(ctx, ref, e)
 	}
 	if err != nil {
-		return AmendResult{}, fmt.Errorf("reschedule: %w", err)
+		return scheduler.AmendResult{}, fmt.Errorf("reschedule: %w", err)
 	}
-	s.metrics.amends.WithLabelValues(result.Code.String()).Inc()
+	s.amends.WithLabelValues(result.Code.String()).Inc()
 	return result, nil
 }
 
 // moveNamed makes an edit of nothing but the due time in one step, or answers AmendUnknown if it takes more.
-func (s *Scheduler) moveNamed(ctx context.Context, ref Ref, e *Edit) (result AmendResult, err error) {
+func (s *Scheduler) moveNamed(ctx context.Context, ref scheduler.Ref, e *scheduler.Edit) (result scheduler.AmendResult,
+	err error) {
 	bucket, can := s.inOneStep(&ref)
 	if !can || e.At == nil && e.Delay == nil || e.Priority != nil || e.Headers != nil || e.Body != nil ||
 		e.Version > 0 || e.Run {
-		return AmendResult{}, nil
+		return scheduler.AmendResult{}, nil
 	}
 	a, err := s.edited(&message.Info{Message: message.Message{Due: math.MinInt64}}, e)
 	if err != nil {
-		return AmendResult{}, nil // the look-up has a word first
+		return scheduler.AmendResult{}, nil // the look-up has a word first
 	}
 	a.Named = ref
 	as, err := s.change(ctx, bucket,
-		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
+		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made scheduler.Effect, err error) {
 			result, err = s.cfg.Timeline.Amend(ctx, a, now)
 			return result.Effect(bucket), err
 		})
@@ -56,60 +58,62 @@ func (s *Scheduler) moveNamed(ctx context.Context, ref Ref, e *Edit) (result Ame
 	return result, err
 }
 
-func (s *Scheduler) reschedule(ctx context.Context, ref Ref, e Edit) (result AmendResult, err error) {
+func (s *Scheduler) reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (result scheduler.AmendResult,
+	err error) {
 	for range amendTries {
 		info, err := s.Resolve(ctx, ref)
-		if errors.Is(err, ErrUnknownID) {
-			result = AmendResult{Code: AmendUnknown}
-			result.Info.IntakeUnknown = errors.Is(err, ErrInIntake)
+		if errors.Is(err, scheduler.ErrUnknownID) {
+			result = scheduler.AmendResult{Code: scheduler.AmendUnknown}
+			result.Info.IntakeUnknown = errors.Is(err, scheduler.ErrInIntake)
 			break
 		}
 		if err != nil {
-			return AmendResult{}, err
+			return scheduler.AmendResult{}, err
 		}
 		if e.Version > 0 && info.Version != e.Version && info.Version != e.Version+1 {
-			result = AmendResult{Code: AmendVersion, Info: info}
+			result = scheduler.AmendResult{Code: scheduler.AmendVersion, Info: info}
 			if info.State.Ended() {
-				result.Code = AmendEnded
+				result.Code = scheduler.AmendEnded
 			}
 			break
 		}
 		if result, err = s.amend(ctx, &info, &e); err != nil {
-			return AmendResult{}, fmt.Errorf("%s: %w", info.UID, err)
+			return scheduler.AmendResult{}, fmt.Errorf("%s: %w", info.UID, err)
 		}
 		result.Info.IntakeUnknown = info.IntakeUnknown
-		if result.Code != AmendVersion || e.Version > 0 {
+		if result.Code != scheduler.AmendVersion || e.Version > 0 {
 			break
 		}
-		ref = Ref{UID: info.UID} // the same message again, whatever the name means by now
+		ref = scheduler.Ref{UID: info.UID} // the same message again, whatever the name means by now
 	}
 	return result, nil
 }
 
 // amend changes one message as it was just read.
-func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (AmendResult, error) {
+func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *scheduler.Edit) (scheduler.AmendResult, error) {
 	a, err := s.edited(info, e)
 	if err != nil {
-		return AmendResult{}, err
+		return scheduler.AmendResult{}, err
 	}
-	var result AmendResult
-	as, err := s.change(ctx, s.of(a.UID),
-		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
+	var result scheduler.AmendResult
+	as, err := s.change(ctx, s.cfg.Of(a.UID),
+		func(ctx context.Context, bucket message.Bucket, now message.Milli) (made scheduler.Effect, err error) {
 			result, err = s.cfg.Timeline.Amend(ctx, a, now)
 			return result.Effect(bucket), err
 		})
 	switch {
 	case err != nil:
-		return AmendResult{}, err
-	case as.again && result.Code != AmendDone && result.Info.Version != a.Version:
+		return scheduler.AmendResult{}, err
+	case as.again && result.Code != scheduler.AmendDone && result.Info.Version != a.Version:
 		// The first call may have taken effect, and the message may have changed since.
-		return AmendResult{}, fmt.Errorf("%w: it is %s now, version %d", ErrOutcomeUnknown, result.Info.State,
-			result.Info.Version)
-	case result.Code == AmendUnknown && info.State.Ended(): // only the journal remembers it
-		return AmendResult{Code: AmendEnded, Info: *info}, nil
-	case result.Code == AmendUnknown:
-		return AmendResult{}, fmt.Errorf("%w: the journal has it and the store does not, yet", ErrUnavailable)
-	case result.Code == AmendTried:
+		return scheduler.AmendResult{}, fmt.Errorf("%w: it is %s now, version %d", scheduler.ErrOutcomeUnknown,
+			result.Info.State, result.Info.Version)
+	case result.Code == scheduler.AmendUnknown && info.State.Ended(): // only the journal remembers it
+		return scheduler.AmendResult{Code: scheduler.AmendEnded, Info: *info}, nil
+	case result.Code == scheduler.AmendUnknown:
+		return scheduler.AmendResult{}, fmt.Errorf("%w: the journal has it and the store does not, yet",
+			scheduler.ErrUnavailable)
+	case result.Code == scheduler.AmendTried:
 		return s.renew(ctx, &a)
 	}
 	result.Info.Bare = as.bare
@@ -117,35 +121,35 @@ func (s *Scheduler) amend(ctx context.Context, info *message.Info, e *Edit) (Ame
 }
 
 // renew makes an edit under a fresh uid. Consumers have tried the message, and may skip a uid that they know.
-func (s *Scheduler) renew(ctx context.Context, a *Amend) (AmendResult, error) {
+func (s *Scheduler) renew(ctx context.Context, a *scheduler.Amend) (scheduler.AmendResult, error) {
 	m := *a.Message
 	m.Attempt, m.Mark, m.Origin = 1, message.Mark{}, ""
 	made, err := s.requeue(ctx, a.UID, a.Version, &m)
 	if err != nil {
-		return AmendResult{}, err
+		return scheduler.AmendResult{}, err
 	}
-	result := AmendResult{Info: made.Info}
+	result := scheduler.AmendResult{Info: made.Info}
 	switch i := &made.Info; {
-	case made.Code == RequeueDone:
-		result.Code = AmendDone
-	case made.Code == RequeueNamed:
-		return AmendResult{}, named(i)
+	case made.Code == scheduler.RequeueDone:
+		result.Code = scheduler.AmendDone
+	case made.Code == scheduler.RequeueNamed:
+		return scheduler.AmendResult{}, named(i)
 	case i.State == message.StateInFlight:
-		result.Code = AmendInFlight
+		result.Code = scheduler.AmendInFlight
 	case i.State.Ended():
-		result.Code = AmendEnded
+		result.Code = scheduler.AmendEnded
 	case i.Mark.Uncertain:
-		result.Code = AmendMaybe
-	case made.Code == RequeueNotDead:
-		result.Code = AmendVersion
+		result.Code = scheduler.AmendMaybe
+	case made.Code == scheduler.RequeueNotDead:
+		result.Code = scheduler.AmendVersion
 	}
 	return result, nil
 }
 
 // edited returns the message as an edit changes it.
-func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
+func (s *Scheduler) edited(info *message.Info, e *scheduler.Edit) (scheduler.Amend, error) {
 	now := s.cfg.Clock.Latest()
-	a := Amend{UID: info.UID, Version: cmp.Or(e.Version, info.Version), Due: info.Due, Priority: info.Priority,
+	a := scheduler.Amend{UID: info.UID, Version: cmp.Or(e.Version, info.Version), Due: info.Due, Priority: info.Priority,
 		Reason: "rescheduled"}
 	switch {
 	case e.Run:
@@ -157,10 +161,10 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 	case e.Shift != nil:
 		a.Due = info.Due.Add(*e.Shift)
 	}
-	if err := s.checkDue(a.Due, now); err != nil {
-		return Amend{}, err
+	if err := s.cfg.CheckDue(a.Due, now); err != nil {
+		return scheduler.Amend{}, err
 	}
-	if a.Due != info.Due && !e.exact {
+	if a.Due != info.Due && !e.Exact {
 		// A time in the past becomes now: with an earlier due time the message might count as expired, or as due before
 		// the store was certified.
 		a.Due = max(a.Due, message.Milli(now.UnixMilli()))
@@ -182,7 +186,7 @@ func (s *Scheduler) edited(info *message.Info, e *Edit) (Amend, error) {
 		}
 		if !info.State.Ended() { // else the store says how it ended
 			if err := fits(e.Fit, &m); err != nil {
-				return Amend{}, err
+				return scheduler.Amend{}, err
 			}
 		}
 		a.Message, a.Reason = &m, "edited"
@@ -225,17 +229,10 @@ func contentDigest(m *message.Message) string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// checkDue returns an error for a due time beyond the limit.
-func (s *Scheduler) checkDue(due message.Milli, now time.Time) error {
-	if limit := message.CeilMilli(now.Add(s.cfg.MaxDelay)); due > limit {
-		return fmt.Errorf("%w: due %s, and the limit is %d days from now", ErrTooFar,
-			due.Time().Format("2006-01-02T15:04:05.000Z07:00"), s.cfg.MaxDelay/(24*time.Hour))
+// fits checks a message whose content changes against the API's limit.
+func fits(limit scheduler.Fit, m *message.Message) error {
+	if limit == nil {
+		return nil
 	}
-	return nil
+	return limit.Fits(m)
 }
-
-var amendWords = []string{"unknown_id", "done", "in_flight", "maybe_delivered", "already_ended", "version_mismatch",
-	"tried"}
-
-// String returns the code's word in metrics and logs.
-func (c AmendCode) String() string { return word(amendWords, c) }

@@ -1,4 +1,4 @@
-package scheduler
+package steer
 
 import (
 	"context"
@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/accept"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -21,23 +23,23 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string,
 		number, rest, _ := strings.Cut(cursor, ":")
 		n, err := strconv.Atoi(number)
 		if bucket, after = message.Bucket(n), rest; err != nil || bucket < 0 || bucket >= s.cfg.Timeline.Buckets() {
-			return nil, "", ErrBadCursor
+			return nil, "", scheduler.ErrBadCursor
 		}
 	}
-	sel := Selection{Topic: topic}
+	sel := scheduler.Selection{Topic: topic}
 	for looked := 0; bucket < s.cfg.Timeline.Buckets(); {
 		if len(page) >= limit || looked >= 10*browsePage { // a page may stay short, or empty, where few match
 			return page, fmt.Sprintf("%d:%s", bucket, after), nil
 		}
 		// Look at no more messages than the page may still hold: the cursor skips everything that was looked at.
 		found, err := s.browse(ctx, bucket,
-			Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
+			scheduler.Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
 		if err != nil {
 			return nil, "", err
 		}
 		looked += len(found.Messages)
 		for i := range found.Messages {
-			if sel.takes(&found.Messages[i]) {
+			if takes(&sel, &found.Messages[i]) {
 				page = append(page, found.Messages[i])
 			}
 		}
@@ -55,16 +57,17 @@ func (s *Scheduler) Dead(ctx context.Context, topic, cursor string,
 //
 // An error carries in UID the uid of the new message, so that it can be looked up after ErrOutcomeUnknown. Requeueing
 // is idempotent.
-func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepted, error) {
+func (s *Scheduler) RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted,
+	error) {
 	info, err := s.dead(ctx, ref)
 	if err != nil {
-		return Accepted{}, fmt.Errorf("requeue: %w", err)
+		return scheduler.Accepted{}, fmt.Errorf("requeue: %w", err)
 	}
 	now := s.cfg.Clock.Latest()
 	m := info.Message
 	m.Attempt, m.Mark, m.Origin = 1, message.Mark{}, ""
 	m.Headers = slices.DeleteFunc(slices.Clone(m.Headers),
-		func(h message.Header) bool { return h.Name == ReasonHeader })
+		func(h message.Header) bool { return h.Name == scheduler.ReasonHeader })
 	if m.Due = max(message.CeilMilli(now.Add(r.Delay)), 1); r.Headers != nil {
 		m.Headers = r.Headers
 	}
@@ -73,31 +76,31 @@ func (s *Scheduler) RequeueOne(ctx context.Context, ref Ref, r Requeue) (Accepte
 	}
 	if r.Headers != nil || r.Body != nil {
 		if err := fits(r.Fit, &m); err != nil {
-			return Accepted{}, fmt.Errorf("requeue: %w", err)
+			return scheduler.Accepted{}, fmt.Errorf("requeue: %w", err)
 		}
 	}
-	if err := s.checkDue(m.Due, now); err != nil {
-		return Accepted{}, fmt.Errorf("requeue: %w", err)
+	if err := s.cfg.CheckDue(m.Due, now); err != nil {
+		return scheduler.Accepted{}, fmt.Errorf("requeue: %w", err)
 	}
 	result, err := s.requeue(ctx, info.UID, 0, &m)
-	a := answer(&m, AddResult{})
+	a := accept.Answer(&m, scheduler.AddResult{})
 	switch {
 	case err != nil:
 		return a, err
-	case result.Code == RequeueDone:
+	case result.Code == scheduler.RequeueDone:
 		return a, nil
-	case result.Code == RequeueNamed:
+	case result.Code == scheduler.RequeueNamed:
 		a.UID, a.Due, a.State, a.Version = result.Info.UID, result.Info.Due, result.Info.State, result.Info.Version
 		return a, named(&result.Info)
-	case result.Code == RequeueNotDead:
-		return Accepted{}, notDead(&result.Info)
+	case result.Code == scheduler.RequeueNotDead:
+		return scheduler.Accepted{}, notDead(&result.Info)
 	}
-	return Accepted{}, ErrUnknownID
+	return scheduler.Accepted{}, scheduler.ErrUnknownID
 }
 
 // named returns an error that gives the message that has a name.
 func named(i *message.Info) error {
-	return fmt.Errorf("%w: the message %s has it and has not ended", ErrDuplicateID, i.UID)
+	return fmt.Errorf("%w: the message %s has it and has not ended", scheduler.ErrDuplicateID, i.UID)
 }
 
 // requeueTries is how many uids a requeue tries: another instance may use the same machine id.
@@ -106,28 +109,28 @@ const requeueTries = 3
 // requeue gives a message the life m, under a fresh uid. waits is the version of a message that waits, or 0 for a dead
 // one.
 func (s *Scheduler) requeue(ctx context.Context, old message.UID, waits uint64,
-	m *message.Message) (result RequeueResult, err error) {
+	m *message.Message) (result scheduler.RequeueResult, err error) {
 	for range requeueTries {
 		if m.UID, err = s.cfg.IDs.Next(old.Hash()); err != nil {
-			return result, fmt.Errorf("requeue: %w: %w", ErrUnavailable, err)
+			return result, fmt.Errorf("requeue: %w: %w", scheduler.ErrUnavailable, err)
 		}
-		as, err := s.change(ctx, s.of(m.UID),
-			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made Effect, err error) {
+		as, err := s.change(ctx, s.cfg.Of(m.UID),
+			func(ctx context.Context, bucket message.Bucket, now message.Milli) (made scheduler.Effect, err error) {
 				result, err = s.cfg.Timeline.Requeue(ctx, old, waits, m, now)
 				return result.Effect(bucket, old), err
 			})
 		if err != nil {
 			return result, fmt.Errorf("requeue %s: %w", old, err)
 		}
-		if result.Info.Bare = as.bare; result.Code != RequeueTaken {
+		if result.Info.Bare = as.bare; result.Code != scheduler.RequeueTaken {
 			return result, nil
 		}
 	}
-	return result, fmt.Errorf("%w: the uid for the requeued message is taken", ErrUnavailable)
+	return result, fmt.Errorf("%w: the uid for the requeued message is taken", scheduler.ErrUnavailable)
 }
 
 // dead finds the dead message that a reference means: the last dead one under a name.
-func (s *Scheduler) dead(ctx context.Context, ref Ref) (message.Info, error) {
+func (s *Scheduler) dead(ctx context.Context, ref scheduler.Ref) (message.Info, error) {
 	found, err := s.find(ctx, ref, forChange)
 	if err != nil {
 		return message.Info{}, err
@@ -148,25 +151,26 @@ func (s *Scheduler) dead(ctx context.Context, ref Ref) (message.Info, error) {
 // notDead returns an error that gives the message's actual state and, if it was requeued, the message that it became.
 func notDead(i *message.Info) error {
 	if i.Kind == message.KindRequeued {
-		return fmt.Errorf("%w: it was requeued as %s", ErrNotDead, i.Other)
+		return fmt.Errorf("%w: it was requeued as %s", scheduler.ErrNotDead, i.Other)
 	}
-	return fmt.Errorf("%w: it is %s", ErrNotDead, i.State)
+	return fmt.Errorf("%w: it is %s", scheduler.ErrNotDead, i.State)
 }
 
 // RequeueMany requeues the selected dead messages in bounded steps. Messages that die again meanwhile are left to the
 // next call.
-func (s *Scheduler) RequeueMany(ctx context.Context, sel Selection, r Requeue, progress func(Report)) (Report, error) {
+func (s *Scheduler) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	if now := s.cfg.Clock.Milli(); sel.To == 0 || sel.To > now {
 		sel.To = now
 	}
 	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
-		_, err := s.RequeueOne(ctx, Ref{UID: i.UID}, r)
+		_, err := s.RequeueOne(ctx, scheduler.Ref{UID: i.UID}, r)
 		return buried(err)
 	})
 }
 
 // PurgeOne ends a dead message for good.
-func (s *Scheduler) PurgeOne(ctx context.Context, ref Ref) error {
+func (s *Scheduler) PurgeOne(ctx context.Context, ref scheduler.Ref) error {
 	info, err := s.dead(ctx, ref)
 	if err == nil {
 		err = s.purge(ctx, &info)
@@ -178,21 +182,23 @@ func (s *Scheduler) PurgeOne(ctx context.Context, ref Ref) error {
 }
 
 // PurgeMany purges the selected dead messages in bounded steps.
-func (s *Scheduler) PurgeMany(ctx context.Context, sel Selection, progress func(Report)) (Report, error) {
+func (s *Scheduler) PurgeMany(ctx context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
 		return buried(s.purge(ctx, i))
 	})
 }
 
 func (s *Scheduler) purge(ctx context.Context, info *message.Info) error {
-	purge := func(ctx context.Context, bucket message.Bucket, now message.Milli) (Effect, error) {
+	purge := func(ctx context.Context, bucket message.Bucket, now message.Milli) (scheduler.Effect, error) {
 		purged, number, err := s.cfg.Timeline.Purge(ctx, bucket, []message.UID{info.UID}, now)
 		if err == nil && len(purged) == 0 {
-			err = fmt.Errorf("%w: it was requeued or purged", ErrNotDead)
+			err = fmt.Errorf("%w: it was requeued or purged", scheduler.ErrNotDead)
 		}
-		return Effect{Changes: []Recorded{{info.UID, info.Version + 1, bucket, number}}}, err
+		return scheduler.Effect{Changes: []scheduler.Recorded{{UID: info.UID, Version: info.Version + 1,
+			Bucket: bucket, Number: number}}}, err
 	}
-	_, err := s.change(ctx, s.of(info.UID), purge)
+	_, err := s.change(ctx, s.cfg.Of(info.UID), purge)
 	return err
 }
 
@@ -210,7 +216,7 @@ func (s *Scheduler) PurgeOld(ctx context.Context) {
 		case <-tick:
 		}
 		until := s.cfg.Clock.Milli().Add(-s.cfg.DeadKeep)
-		r, err := s.PurgeMany(ctx, Selection{To: until}, nil)
+		r, err := s.PurgeMany(ctx, scheduler.Selection{To: until}, nil)
 		if err != nil && ctx.Err() == nil {
 			s.log.Warn().Err(err).Msg("dead messages past their time cannot be purged")
 		}
@@ -226,7 +232,7 @@ func buried(err error) (verdict, error) {
 	switch {
 	case err == nil:
 		return done, nil
-	case errors.Is(err, ErrNotDead), errors.Is(err, ErrUnknownID):
+	case errors.Is(err, scheduler.ErrNotDead), errors.Is(err, scheduler.ErrUnknownID):
 		return ended, nil
 	}
 	return failed, err

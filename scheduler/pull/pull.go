@@ -1,4 +1,4 @@
-package scheduler
+package pull
 
 import (
 	"cmp"
@@ -13,55 +13,11 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// Poll asks for ready messages of a topic.
-type Poll struct {
-	Topic string
-	// Topics, if there are any, stand in place of Topic: each has its share. Of each the first message may weigh more
-	// than Bytes.
-	Topics []string
-	// Max and Bytes bound the messages; the first may weigh more.
-	Max, Bytes int
-	// Lease is how long the messages are leased; 0 leaves it to each message, its topic and DefaultLease.
-	Lease    time.Duration
-	Consumer string
-	// Wait is how long to wait if nothing is ready.
-	Wait time.Duration
-	// Webhook: the poll is a webhook's. Of its topics nobody else may pull.
-	Webhook bool
-	// Room, which may be nil, counts bytes that the poll holds, and returns how many more it may hold. A poll that finds
-	// none left gets nothing (ErrNoRoom).
-	Room func(bytes int) (left int)
-	// Attempt names a poll that may be sent again, within attemptKeep: the next sending gets the same messages, at any
-	// instance, for as long as they are leased, and an earlier one gets nothing more. What a poll took whose client goes
-	// is given back, unless a later sending knows of it. 0 is none.
-	Attempt Nonce
-	// Sending is the number of this sending of the attempt, from 1. A client that asks again says a higher one than
-	// before: an instance may read the first sending after its repeat.
-	Sending int
-
-	stays bool // for no messages: it waits for what comes later, too
-}
-
-// Names returns the topics of a poll.
-func (p *Poll) Names() []string {
-	if len(p.Topics) > 0 {
-		return p.Topics
-	}
-	return []string{p.Topic}
-}
-
-// PulledMessage is a leased message with what settles its lease.
-type PulledMessage struct {
-	LeasedMessage
-	Nonce Nonce
-}
-
 const (
-	// DefaultLease applies if neither the poll, nor the message, nor its topic says how long a lease is.
-	DefaultLease = 30 * time.Second
 	// longestLease is the longest that a message may ask for. What leased it is undone for as long, if it has to be.
 	longestLease = 12 * time.Hour
 	// grantKeep is how long a call of Lease is known after its last lease is over. A call and its repeat take less.
@@ -81,14 +37,14 @@ const (
 // Pull leases ready messages: the highest priority first, then the earliest due, then the first accepted, over all
 // buckets. If nothing is ready, or the topic is paused, Pull waits for the poll's time; then it returns none. A bucket
 // that does not answer is left out; an error means that none answered. Of a poll whose client goes meanwhile, or whose
-// leases are over before it returns, Pull gives back what it took.
-func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
+// LeasesIn are over before it returns, Pull gives back what it took.
+func (s *Consumers) Pull(ctx context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
 	for _, topic := range p.Names() {
 		if t := s.cfg.Topics.Of(topic); t != nil && t.Webhook && !p.Webhook {
-			return nil, ErrWebhook
+			return nil, scheduler.ErrWebhook
 		}
 	}
 	if p.Attempt != 0 {
@@ -112,53 +68,54 @@ func (s *Scheduler) Pull(ctx context.Context, p Poll) ([]PulledMessage, error) {
 }
 
 // over returns what reports whether a lease is over by now.
-func (s *Scheduler) over() func(PulledMessage) bool {
+func (s *Consumers) over() func(scheduler.PulledMessage) bool {
 	now := message.CeilMilli(s.cfg.Clock.Latest())
-	return func(m PulledMessage) bool { return m.Until <= now }
+	return func(m scheduler.PulledMessage) bool { return m.Until <= now }
 }
 
 // again gives a sending of a poll's attempt a nonce of its own. If earlier ones hold leases, again returns those.
 // Whatever became of those sendings, they take nothing from then on: one may still wait at an instance which does not
 // know that its client has gone, or has not even read it.
-func (s *Scheduler) again(ctx context.Context, p *Poll) (found []PulledMessage, err error) {
+func (s *Consumers) again(ctx context.Context, p *scheduler.Poll) (found []scheduler.PulledMessage, err error) {
 	attempt, before := p.Attempt, max(p.Sending-1, 0)
-	if p.Attempt = attempt.of(before); before == 0 {
+	if p.Attempt = sendingOf(attempt, before); before == 0 {
 		return nil, nil
 	}
 	w := &waiter{Poll: *p}
 	if !w.reserve(p.Bytes, true) {
-		return nil, ErrNoRoom
+		return nil, scheduler.ErrNoRoom
 	}
 	defer w.unreserve()
 	return s.granted(ctx, w, attempt, before)
 }
 
-// of returns the nonce under which a sending of an attempt leases; the first is 0.
-func (n Nonce) of(sending int) Nonce {
+// sendingOf returns the nonce under which a sending of an attempt leases; the first is 0.
+func sendingOf(n scheduler.Nonce, sending int) scheduler.Nonce {
 	if sending == 0 {
 		return n
 	}
-	return n.on(strconv.Itoa(sending))
+	return partOf(n, strconv.Itoa(sending))
 }
 
-// on returns a nonce for a part of what a nonce stands for. Nobody else can guess it.
-func (n Nonce) on(part string) Nonce {
+// partOf returns a nonce for a part of what a nonce stands for. Nobody else can guess it.
+func partOf(n scheduler.Nonce, part string) scheduler.Nonce {
 	sum := sha256.Sum256(append(binary.BigEndian.AppendUint64(nil, uint64(n)), part...))
-	return max(Nonce(binary.BigEndian.Uint64(sum[:])), 1)
+	return max(scheduler.Nonce(binary.BigEndian.Uint64(sum[:])), 1)
 }
 
 // granted returns what so many sendings before one still hold, which take nothing from then on.
-func (s *Scheduler) granted(ctx context.Context, w *waiter, attempt Nonce, before int) ([]PulledMessage, error) {
-	h := handing{s: s, batch: []*waiter{w}, found: make([][]PulledMessage, 1),
+func (s *Consumers) granted(ctx context.Context, w *waiter, attempt scheduler.Nonce,
+	before int) ([]scheduler.PulledMessage, error) {
+	h := handing{s: s, batch: []*waiter{w}, found: make([][]scheduler.PulledMessage, 1),
 		next: map[message.Bucket]message.Milli{}}
 	for i := range before {
-		nonces := []Nonce{attempt.of(i)}
+		nonces := []scheduler.Nonce{sendingOf(attempt, i)}
 		for at, topic := range w.Topics {
-			nonces = append(nonces[:at], attempt.of(i).on(topic))
+			nonces = append(nonces[:at], partOf(sendingOf(attempt, i), topic))
 		}
 		for b := range s.cfg.Timeline.Buckets() {
 			for _, nonce := range nonces {
-				h.requests = append(h.requests, LeaseRequest{Bucket: b, Topic: w.Topic, Nonce: nonce, Keep: attemptKeep,
+				h.requests = append(h.requests, scheduler.LeaseRequest{Bucket: b, Topic: w.Topic, Nonce: nonce, Keep: attemptKeep,
 					Page: leasePage, Now: s.cfg.Clock.Milli()})
 				h.of = append(h.of, 0)
 			}
@@ -192,7 +149,7 @@ func (w *waiter) unreserve() {
 }
 
 // hold counts messages that a poll got, and reports whether it may get more.
-func (w *waiter) hold(got []LeasedMessage) bool {
+func (w *waiter) hold(got []scheduler.LeasedMessage) bool {
 	if w.Room == nil {
 		return true
 	}
@@ -206,18 +163,18 @@ func (w *waiter) hold(got []LeasedMessage) bool {
 }
 
 // sortPulled sorts messages into the order in which they are handed out.
-func sortPulled(found []PulledMessage) {
-	slices.SortFunc(found, func(a, b PulledMessage) int {
+func sortPulled(found []scheduler.PulledMessage) {
+	slices.SortFunc(found, func(a, b scheduler.PulledMessage) int {
 		return cmp.Or(cmp.Compare(a.Rank(), b.Rank()), a.UID.Compare(b.UID))
 	})
 }
 
 // newNonce returns a nonce that cannot be guessed.
-func newNonce() Nonce {
+func newNonce() scheduler.Nonce {
 	var b [8]byte
 	for {
 		_, _ = rand.Read(b[:]) // never fails
-		if n := Nonce(binary.BigEndian.Uint64(b[:])); n > 0 {
+		if n := scheduler.Nonce(binary.BigEndian.Uint64(b[:])); n > 0 {
 			return n
 		}
 	}
@@ -225,9 +182,9 @@ func newNonce() Nonce {
 
 // knownPauses are the pauses as this instance last read them.
 type knownPauses struct {
-	old     atomic.Bool // the next poll reads them
-	turn    Turn        // for the others
-	list    []Pause
+	old     atomic.Bool    // the next poll reads them
+	turn    scheduler.Turn // for the others
+	list    []scheduler.Pause
 	changed message.Milli
 	read    time.Time
 }
@@ -236,30 +193,30 @@ type knownPauses struct {
 func (k *knownPauses) forget() { k.old.Store(true) }
 
 // paused reports whether a topic is paused, and the time of the last change of pauses that this is by.
-func (s *Scheduler) paused(ctx context.Context, topic string) (paused bool, changed message.Milli, err error) {
+func (s *Consumers) paused(ctx context.Context, topic string) (paused bool, changed message.Milli, err error) {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	k := &s.pauses
 	if err := k.turn.Take(ctx); err != nil {
-		return false, 0, fmt.Errorf("read the pauses: %w: %w", ErrUnavailable, err)
+		return false, 0, fmt.Errorf("read the pauses: %w: %w", scheduler.ErrUnavailable, err)
 	}
 	defer k.turn.Leave()
-	holds := func() bool { return PauseOf(k.list, topic) != nil }
+	holds := func() bool { return scheduler.PauseOf(k.list, topic) != nil }
 	if k.old.Swap(false) {
 		k.read = time.Time{}
 	}
 	if k.read.IsZero() || holds() && time.Since(k.read) > pausesKeep {
 		list, changed, err := s.cfg.Timeline.Pauses(ctx)
 		if err != nil {
-			return false, 0, Looked("read the pauses", err)
+			return false, 0, scheduler.Looked("read the pauses", err)
 		}
 		k.list, k.changed, k.read = list, changed, time.Now()
 	}
 	return holds(), k.changed, nil
 }
 
-// countPulled adds what consumers pull to the counts of topics.
-func (s *Scheduler) countPulled(ctx context.Context, counts []TopicCount) error {
+// CountPulled adds what consumers pull to the counts of topics.
+func (s *Consumers) CountPulled(ctx context.Context, counts []scheduler.TopicCount) error {
 	if len(counts) == 0 {
 		return nil
 	}
@@ -281,7 +238,8 @@ func (s *Scheduler) countPulled(ctx context.Context, counts []TopicCount) error 
 
 // PullCounts counts, for each topic, the messages that consumers pull: the leased ones, and those that are due within
 // each of the times from now.
-func (s *Scheduler) PullCounts(ctx context.Context, topics []string, within []time.Duration) ([]PullCount, error) {
+func (s *Consumers) PullCounts(ctx context.Context, topics []string, within []time.Duration) ([]scheduler.PullCount,
+	error) {
 	if err := s.cfg.Admit(); err != nil {
 		return nil, err
 	}
@@ -292,12 +250,12 @@ func (s *Scheduler) PullCounts(ctx context.Context, topics []string, within []ti
 		until[i] = s.cfg.Clock.Milli() + message.Milli(d.Milliseconds())
 	}
 	counts, err := s.cfg.Timeline.Pulled(ctx, topics, until)
-	return counts, Looked("count messages for pull", err)
+	return counts, scheduler.Looked("count messages for pull", err)
 }
 
 // View completes what is known of messages that consumers pull: which are ready, and who holds those that are leased.
 // If the store does not answer, some stay as they are.
-func (s *Scheduler) View(ctx context.Context, infos ...*message.Info) error {
+func (s *Consumers) View(ctx context.Context, infos ...*message.Info) error {
 	now, known := s.cfg.Clock.Milli(), map[message.UID]*message.Info{}
 	asked := map[message.Bucket][]message.UID{}
 	for _, i := range infos {
@@ -311,7 +269,7 @@ func (s *Scheduler) View(ctx context.Context, infos ...*message.Info) error {
 		if err != nil {
 			return err
 		}
-		leases, err := s.leases(ctx, n, uids...)
+		leases, err := s.LeasesIn(ctx, n, uids...)
 		if err != nil {
 			return err
 		}
@@ -331,21 +289,21 @@ func (s *Scheduler) View(ctx context.Context, infos ...*message.Info) error {
 // Await waits until a message of a topic may be ready, which Pull then finds out. It asks nothing of the timeline but
 // the pauses, so many topics may be awaited. It returns false once none will be ready within the time, or the topic is
 // paused.
-func (s *Scheduler) Await(ctx context.Context, topic string, within time.Duration) bool {
+func (s *Consumers) Await(ctx context.Context, topic string, within time.Duration) bool {
 	if paused, _, err := s.paused(ctx, topic); err == nil && paused {
 		return false
 	}
-	_, err := s.polls.wait(ctx, Poll{Topic: topic, Wait: within})
+	_, err := s.polls.wait(ctx, scheduler.Poll{Topic: topic, Wait: within})
 	return errors.Is(err, errMaybeReady)
 }
 
 // Upcoming tells the topics from which a message can be pulled within a time from now, bucket by bucket, without those
 // that do not answer. It may tell a topic more often.
-func (s *Scheduler) Upcoming(ctx context.Context, within time.Duration, tell func(topic string)) error {
+func (s *Consumers) Upcoming(ctx context.Context, within time.Duration, tell func(topic string)) error {
 	var failed error
 	for bucket := range s.cfg.Timeline.Buckets() {
 		err := s.cfg.Admit()
-		if err == nil && s.queues.watch.answers(bucket) {
+		if err == nil && s.cfg.Watch.Answers(bucket) {
 			var topics []string
 			topics, err = s.cfg.Timeline.Upcoming(ctx, bucket, s.cfg.Clock.Milli().Add(within))
 			for _, topic := range topics {
@@ -354,12 +312,12 @@ func (s *Scheduler) Upcoming(ctx context.Context, within time.Duration, tell fun
 		}
 		failed = cmp.Or(failed, err)
 	}
-	return Looked("list topics", failed)
+	return scheduler.Looked("list topics", failed)
 }
 
 // Failing notes that a webhook's target failed, or that it did not, and returns since when it has failed without a
 // success, or the zero time.
-func (s *Scheduler) Failing(ctx context.Context, target string, failed bool,
+func (s *Consumers) Failing(ctx context.Context, target string, failed bool,
 	within time.Duration) (since time.Time, err error) {
 	if err := s.cfg.Admit(); err != nil {
 		return since, err

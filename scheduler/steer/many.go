@@ -1,4 +1,4 @@
-package scheduler
+package steer
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -21,18 +22,19 @@ const (
 
 // CancelMany cancels the selected waiting messages in bounded steps. It ends when it has looked at everything, or when
 // ctx ends; changes made until then stay, and are counted.
-func (s *Scheduler) CancelMany(ctx context.Context, sel Selection, progress func(Report)) (Report, error) {
+func (s *Scheduler) CancelMany(ctx context.Context, sel scheduler.Selection,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	return s.many(ctx, sel, false, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
-		r, err := s.Cancel(ctx, Ref{UID: i.UID})
+		r, err := s.Cancel(ctx, scheduler.Ref{UID: i.UID})
 		switch {
 		case err != nil:
 			return failed, err
-		case r.Code == CancelDone,
-			r.Code == CancelEnded && r.Info.State == message.StateCanceled && !r.Info.Mark.Uncertain:
+		case r.Code == scheduler.CancelDone,
+			r.Code == scheduler.CancelEnded && r.Info.State == message.StateCanceled && !r.Info.Mark.Uncertain:
 			return done, nil
-		case r.Code == CancelInFlight:
+		case r.Code == scheduler.CancelInFlight:
 			return inFlight, nil
-		case r.Code == CancelMaybe:
+		case r.Code == scheduler.CancelMaybe:
 			return maybe, nil
 		}
 		return ended, nil
@@ -42,16 +44,17 @@ func (s *Scheduler) CancelMany(ctx context.Context, sel Selection, progress func
 // RescheduleMany changes the selected waiting messages in the same way. It may meet a message again after moving it. A
 // delay is therefore one point in time for all messages, and a message already there counts as done; a shift remembers
 // the messages it moved, and moves each once (doc.go, Many at once).
-func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, progress func(Report)) (Report, error) {
+func (s *Scheduler) RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
+	progress func(scheduler.Report)) (scheduler.Report, error) {
 	now := s.cfg.Clock.Latest()
 	switch {
 	case e.Run:
-		e = Edit{At: new(message.Milli(now.UnixMilli()))}
+		e = scheduler.Edit{At: new(message.Milli(now.UnixMilli()))}
 	case e.Delay != nil:
 		e.At, e.Delay = new(message.CeilMilli(now.Add(*e.Delay))), nil
 	}
 	if e.At != nil {
-		e.At, e.exact = new(max(*e.At, message.Milli(now.UnixMilli()))), true
+		e.At, e.Exact = new(max(*e.At, message.Milli(now.UnixMilli()))), true
 	}
 	var again func(*message.Info) bool
 	switch {
@@ -69,17 +72,17 @@ func (s *Scheduler) RescheduleMany(ctx context.Context, sel Selection, e Edit, p
 		again = func(m *message.Info) bool { return m.Due == *e.At && m.Version > 1 }
 	}
 	return s.manyOnce(ctx, sel, false, again, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
-		r, err := s.Reschedule(ctx, Ref{UID: i.UID}, e)
+		r, err := s.Reschedule(ctx, scheduler.Ref{UID: i.UID}, e)
 		switch {
 		case err != nil:
 			return failed, err
-		case r.Code == AmendDone:
+		case r.Code == scheduler.AmendDone:
 			return done, nil
-		case r.Code == AmendInFlight:
+		case r.Code == scheduler.AmendInFlight:
 			return inFlight, nil
-		case r.Code == AmendMaybe:
+		case r.Code == scheduler.AmendMaybe:
 			return maybe, nil
-		case r.Code == AmendVersion: // others change it all the time
+		case r.Code == scheduler.AmendVersion: // others change it all the time
 			return failed, nil
 		}
 		return ended, nil
@@ -97,7 +100,7 @@ const (
 	failed
 )
 
-func (r *Report) count(v verdict) {
+func count(r *scheduler.Report, v verdict) {
 	switch v {
 	case done:
 		r.Done++
@@ -110,20 +113,20 @@ func (r *Report) count(v verdict) {
 	}
 }
 
-func (s *Scheduler) many(ctx context.Context, sel Selection, dead bool, progress func(Report),
-	do func(context.Context, *message.Info) (verdict, error)) (Report, error) {
+func (s *Scheduler) many(ctx context.Context, sel scheduler.Selection, dead bool, progress func(scheduler.Report),
+	do func(context.Context, *message.Info) (verdict, error)) (scheduler.Report, error) {
 	return s.manyOnce(ctx, sel, dead, nil, progress, do)
 }
 
 // manyOnce walks through all buckets. Failures of single messages are counted. If a store is unavailable or ctx ends,
 // the walk ends with the report so far. What the intake held at the call comes first, for as long as Passed waits; what
 // is in flight during the walk comes last.
-func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, again func(*message.Info) bool,
-	progress func(Report),
-	do func(context.Context, *message.Info) (verdict, error)) (Report, error) {
+func (s *Scheduler) manyOnce(ctx context.Context, sel scheduler.Selection, dead bool, again func(*message.Info) bool,
+	progress func(scheduler.Report),
+	do func(context.Context, *message.Info) (verdict, error)) (scheduler.Report, error) {
 	w := &walk{s: s, sel: sel, again: again, do: do, flying: map[message.UID]bool{}}
 	if !dead {
-		w.IntakeUnknown = s.cfg.Passed(ctx).unsure()
+		w.IntakeUnknown = s.cfg.Passed(ctx).Unsure()
 	}
 	for bucket := range s.cfg.Timeline.Buckets() {
 		for after := ""; ; {
@@ -131,10 +134,10 @@ func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, agai
 			if after == "" && !dead {
 				err = w.claimed(ctx, bucket)
 			}
-			var page Browsed
+			var page scheduler.Browsed
 			if err == nil {
 				page, err = s.browse(ctx, bucket,
-					Browse{Dead: dead, From: sel.From, To: sel.To, After: after, Limit: browsePage})
+					scheduler.Browse{Dead: dead, From: sel.From, To: sel.To, After: after, Limit: browsePage})
 			}
 			if err == nil {
 				err = w.page(ctx, page.Messages)
@@ -155,8 +158,8 @@ func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, agai
 	}
 	err := w.land(ctx)
 	if err == nil && !dead && sel.Topic != "" && !strings.ContainsAny(sel.Topic, "*>") {
-		counts := []TopicCount{{Topic: sel.Topic}}
-		err = Looked("count what is leased", s.countPulled(ctx, counts))
+		counts := []scheduler.TopicCount{{Topic: sel.Topic}}
+		err = scheduler.Looked("count what is leased", s.CountPulled(ctx, counts))
 		w.Leased = counts[0].Leased
 	}
 	return w.report(), err
@@ -164,9 +167,9 @@ func (s *Scheduler) manyOnce(ctx context.Context, sel Selection, dead bool, agai
 
 // walk is an operation on many under way.
 type walk struct {
-	Report
+	scheduler.Report
 	s     *Scheduler
-	sel   Selection
+	sel   scheduler.Selection
 	again func(*message.Info) bool
 	do    func(context.Context, *message.Info) (verdict, error)
 	// flying are the messages that were in flight before or after the walk through their bucket. One that comes back may
@@ -181,7 +184,7 @@ const (
 )
 
 // report counts the matches that are still in flight too.
-func (w *walk) report() Report {
+func (w *walk) report() scheduler.Report {
 	r := w.Report
 	for _, matched := range w.flying {
 		if matched {
@@ -197,7 +200,7 @@ func (w *walk) page(ctx context.Context, page []message.Info) error {
 	chosen := page[:0:0]
 	for i := range page {
 		m := &page[i]
-		if !w.sel.takes(m) || w.again != nil && w.again(m) {
+		if !takes(&w.sel, m) || w.again != nil && w.again(m) {
 			continue
 		}
 		if !w.flying[m.UID] {
@@ -222,7 +225,7 @@ func (w *walk) claimed(ctx context.Context, bucket message.Bucket) error {
 	for after := message.UID(""); ; {
 		uids, err := w.s.cfg.Timeline.Claims(ctx, bucket, after, browsePage)
 		if err != nil {
-			return Looked(fmt.Sprintf("list what is in flight in bucket %d", bucket), err)
+			return scheduler.Looked(fmt.Sprintf("list what is in flight in bucket %d", bucket), err)
 		}
 		for _, uid := range uids {
 			if after = uid; !w.flying[uid] {
@@ -243,12 +246,12 @@ func (w *walk) land(ctx context.Context) error {
 			if time.Now().After(until) {
 				break
 			}
-			info, err := w.s.Get(ctx, Ref{UID: uid})
-			if err != nil && !errors.Is(err, ErrUnknownID) {
+			info, err := w.s.Get(ctx, scheduler.Ref{UID: uid})
+			if err != nil && !errors.Is(err, scheduler.ErrUnknownID) {
 				return err
 			}
 			m := &info
-			if err != nil || m.UID != uid || !matched && (!w.sel.takes(m) || !w.sel.covers(m.Due) ||
+			if err != nil || m.UID != uid || !matched && (!takes(&w.sel, m) || !covers(&w.sel, m.Due) ||
 				w.again != nil && w.again(m)) {
 				if delete(w.flying, uid); matched {
 					w.Ended++ // and is forgotten
@@ -276,7 +279,7 @@ func (w *walk) land(ctx context.Context) error {
 		if w.sel.DryRun || time.Now().After(until) {
 			break
 		}
-		_ = Sleep(ctx, landPause)
+		_ = scheduler.Sleep(ctx, landPause)
 	}
 	return nil
 }
@@ -310,11 +313,12 @@ func (w *walk) doAll(ctx context.Context, page []message.Info) error {
 			if v == inFlight {
 				w.flying[page[i].UID] = true
 			} else {
-				w.count(v)
+				count(&w.Report, v)
 			}
 			switch {
-			case errors.Is(err, ErrOutcomeUnknown),
-				away == nil && (errors.Is(err, ErrUnavailable) || errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)):
+			case errors.Is(err, scheduler.ErrOutcomeUnknown),
+				away == nil && (errors.Is(err, scheduler.ErrUnavailable) || errors.Is(err, scheduler.ErrFull) || errors.Is(err,
+					scheduler.ErrBehind)):
 				away = err // an unknown outcome is reported before what was not done
 			}
 		})
@@ -327,21 +331,21 @@ func (w *walk) doAll(ctx context.Context, page []message.Info) error {
 }
 
 // covers reports whether the selection's bounds contain a time.
-func (sel *Selection) covers(at message.Milli) bool {
+func covers(sel *scheduler.Selection, at message.Milli) bool {
 	return at >= sel.From && (sel.To == 0 || at <= sel.To)
 }
 
 // takes reports whether a message is selected. Its time has already been compared with the selection.
-func (sel *Selection) takes(m *message.Info) bool {
-	return (sel.Topic == "" || Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)
+func takes(sel *scheduler.Selection, m *message.Info) bool {
+	return (sel.Topic == "" || scheduler.Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)
 }
 
-func (s *Scheduler) browse(ctx context.Context, bucket message.Bucket, q Browse) (Browsed, error) {
+func (s *Scheduler) browse(ctx context.Context, bucket message.Bucket, q scheduler.Browse) (scheduler.Browsed, error) {
 	if err := s.cfg.Admit(); err != nil {
-		return Browsed{}, err
+		return scheduler.Browsed{}, err
 	}
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
 	page, err := s.cfg.Timeline.Browse(ctx, bucket, q)
-	return page, Looked(fmt.Sprintf("browse bucket %d", bucket), err)
+	return page, scheduler.Looked(fmt.Sprintf("browse bucket %d", bucket), err)
 }

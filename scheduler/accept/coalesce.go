@@ -1,4 +1,4 @@
-package scheduler
+package accept
 
 import (
 	"context"
@@ -9,13 +9,14 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // queued is a push on its way into the timeline.
 type queued struct {
 	message *message.Message
-	done    func(Accepted)
+	done    func(scheduler.Accepted)
 	fresh   bool // its uid was assigned here
 	cost    int64
 	at      time.Time
@@ -36,9 +37,9 @@ type queued struct {
 // Pushes without a key or id all go to one bucket until its flusher takes them, then to the next, so that a flush is
 // one script.
 type coalescer struct {
-	s        *Scheduler
-	timeline Acceptor
-	watch    *watch
+	s        *Producers
+	timeline scheduler.Acceptor
+	watch    *scheduler.Watch
 	turn     atomic.Uint32
 	tokens   chan struct{}
 	size     atomic.Int64 // pushes queued and not answered
@@ -76,8 +77,8 @@ const (
 	addAttempts = 3
 )
 
-func newCoalescer(s *Scheduler) *coalescer {
-	c := &coalescer{s: s, timeline: s.cfg.Timeline, watch: newWatch(s), tokens: make(chan struct{}, flushers),
+func newCoalescer(s *Producers) *coalescer {
+	c := &coalescer{s: s, timeline: s.cfg.Timeline, watch: s.cfg.Watch, tokens: make(chan struct{}, flushers),
 		queues: make([]*pushQueue, s.cfg.Timeline.Buckets())}
 	for i := range c.queues {
 		c.queues[i] = &pushQueue{ready: make(chan struct{}, 1), hurry: make(chan struct{}, 1)}
@@ -90,7 +91,7 @@ func (c *coalescer) current() message.Bucket {
 	n := c.timeline.Buckets()
 	first := message.Bucket(c.turn.Load()) % n
 	for i := range n {
-		if bucket := (first + i) % n; c.watch.answers(bucket) {
+		if bucket := (first + i) % n; c.watch.Answers(bucket) {
 			if i > 0 {
 				c.turn.CompareAndSwap(uint32(first), uint32(bucket))
 			}
@@ -124,7 +125,7 @@ func (c *coalescer) admit(q *queued) error {
 	q.cost, q.at = int64(messageCost+q.message.Size()), time.Now()
 	if n, bytes := c.size.Add(1), c.bytes.Add(q.cost); n > maxQueued || bytes > maxBytes {
 		c.release(q)
-		return fmt.Errorf("%w: the limit is %d pushes or %d MiB", ErrBusy, maxQueued, maxBytes>>20)
+		return fmt.Errorf("%w: the limit is %d pushes or %d MiB", scheduler.ErrBusy, maxQueued, maxBytes>>20)
 	}
 	return nil
 }
@@ -136,16 +137,16 @@ func (c *coalescer) enqueue(bucket message.Bucket, q *queued) error {
 	if p.closed {
 		p.mu.Unlock()
 		c.release(q)
-		return ErrStopping
+		return scheduler.ErrStopping
 	}
 	p.waiting = append(p.waiting, q)
 	urgent := q.message.Stored == 0 || len(p.waiting) >= gatherCount ||
 		q.message.Due < message.Milli(q.at.Add(dueSoon).UnixMilli())
 	p.urgent = p.urgent || urgent
 	p.mu.Unlock()
-	Signal(p.ready)
+	scheduler.Signal(p.ready)
 	if urgent {
-		Signal(p.hurry)
+		scheduler.Signal(p.hurry)
 	}
 	return nil
 }
@@ -208,7 +209,7 @@ func (c *coalescer) empty(bucket message.Bucket) {
 	p.waiting = nil
 	p.mu.Unlock()
 	for _, q := range left {
-		c.fail(q, fmt.Errorf("%w: %w", ErrUnavailable, ErrStopping))
+		c.fail(q, fmt.Errorf("%w: %w", scheduler.ErrUnavailable, scheduler.ErrStopping))
 	}
 }
 
@@ -261,7 +262,7 @@ func (c *coalescer) young(batch []*queued) []*queued {
 			c.fail(q, errLate)
 		default:
 			c.fail(q,
-				fmt.Errorf("%w: it is remembered for %s, and waited in this instance", ErrStaleUID, c.s.cfg.EndedKeep))
+				fmt.Errorf("%w: it is remembered for %s, and waited in this instance", scheduler.ErrStaleUID, c.s.cfg.EndedKeep))
 		}
 	}
 	return kept
@@ -272,7 +273,7 @@ func (c *coalescer) longest() time.Duration { return addAttempts * c.s.cfg.CallT
 
 // errLate means that the push waited here so long that its sender may have sent it to another instance, and that the
 // store may have forgotten that push's end.
-var errLate = fmt.Errorf("%w: it waited too long in this instance", ErrUnavailable)
+var errLate = fmt.Errorf("%w: it waited too long in this instance", scheduler.ErrUnavailable)
 
 // late reports whether a push arrived so long ago that it must no longer be stored: an instance that was suspended must
 // not bring back a message that another instance meanwhile accepted, canceled and forgot. late reads the wall clock
@@ -288,7 +289,7 @@ func longer(since time.Time, limit time.Duration) bool {
 // callWait is how long at most a push with a call waits here until it is stored. Another instance may store its repeat
 // meanwhile, within a minute, and must still remember that then: a third of CallKeep is left for what the network and
 // this instance hold up before it is queued.
-const callWait = CallKeep / 3
+const callWait = scheduler.CallKeep / 3
 
 // slow reports whether a push with a call may no longer be stored, or might not be by the last try.
 func (c *coalescer) slow(q *queued) bool {
@@ -314,12 +315,12 @@ tries:
 		}
 		ctx, cancel := context.WithTimeout(context.Background(), c.s.cfg.CallTimeout)
 		started := time.Now()
-		var results []AddResult
+		var results []scheduler.AddResult
 		if err = c.s.cfg.Journal.Ready(); err == nil {
 			results, err = b.add(ctx)
-			if err != nil && away.IsZero() && !errors.Is(err, ErrFull) && !errors.Is(err, ErrBehind) {
+			if err != nil && away.IsZero() && !errors.Is(err, scheduler.ErrFull) && !errors.Is(err, scheduler.ErrBehind) {
 				away = started
-				c.watch.suspect()
+				c.watch.Suspect()
 			}
 		}
 		onWire() // neither a repeat nor a wait for the journal holds up others
@@ -331,10 +332,10 @@ tries:
 		switch {
 		case err == nil:
 			break tries
-		case (errors.Is(err, ErrFull) || errors.Is(err, ErrBehind)) && !b.repeat:
+		case (errors.Is(err, scheduler.ErrFull) || errors.Is(err, scheduler.ErrBehind)) && !b.repeat:
 			away = time.Time{}
 			break tries
-		case !errors.Is(err, ErrUnavailable):
+		case !errors.Is(err, scheduler.ErrUnavailable):
 			b.repeat = true
 		}
 		c.s.log.Warn().Err(err).Int("bucket", int(bucket)).Int("messages", len(b.left)).Int("attempt", sent).
@@ -354,13 +355,13 @@ type adding struct {
 	bucket  message.Bucket
 	left    []*queued // not answered yet
 	again   []*queued // their uids were taken; they got others
-	earlier []Earlier
+	earlier []scheduler.Earlier
 	repeat  bool                 // an earlier try may have stored them
 	stored  map[message.UID]bool // answered as stored by an earlier try
 }
 
 // add sends what is left to the store.
-func (b *adding) add(ctx context.Context) ([]AddResult, error) {
+func (b *adding) add(ctx context.Context) ([]scheduler.AddResult, error) {
 	messages := make([]*message.Message, len(b.left))
 	for i, q := range b.left {
 		messages[i] = q.message
@@ -372,12 +373,12 @@ func (b *adding) add(ctx context.Context) ([]AddResult, error) {
 
 // answer answers each push as soon as the journal holds the result, as far as the mode promises that. It returns an
 // error if the journal does not hold all in time; left are then the others.
-func (b *adding) answer(ctx context.Context, results []AddResult) error {
+func (b *adding) answer(ctx context.Context, results []scheduler.AddResult) error {
 	var (
 		verdicts = b.taken(b.left, results, b.repeat)
 		waiting  = make([]*queued, 0, len(b.left))
 		places   = make([]int, 0, len(b.left)) // of waiting in results
-		changes  = make([]Recorded, 0, len(b.left))
+		changes  = make([]scheduler.Recorded, 0, len(b.left))
 	)
 	for i, q := range b.left {
 		change, waits := awaited(q.message, b.bucket, &results[i])
@@ -393,7 +394,7 @@ func (b *adding) answer(ctx context.Context, results []AddResult) error {
 				continue
 			}
 			b.again = append(b.again, q)
-		case results[i].Code == AddFilling:
+		case results[i].Code == scheduler.AddFilling:
 			q.repeat = q.repeat || b.repeat
 			b.s.names.filling(q, b.bucket, results[i].Number)
 		case waits:
@@ -409,35 +410,36 @@ func (b *adding) answer(ctx context.Context, results []AddResult) error {
 	})
 	b.left = slices.DeleteFunc(waiting, func(q *queued) bool { return q == nil })
 	if len(b.left) < len(results) {
-		b.s.Hasten(b.bucket, b.earlier)
+		b.s.hasten(b.bucket, b.earlier)
 		b.earlier = nil
 	}
 	if err != nil {
-		return fmt.Errorf("wait for the journal: %w: %w", ErrOutcomeUnknown, err)
+		return fmt.Errorf("wait for the journal: %w: %w", scheduler.ErrOutcomeUnknown, err)
 	}
 	return nil
 }
 
 // awaited returns the change that the journal must hold before a push is answered, if there is one. A duplicate waits
 // for the push that it repeats.
-func awaited(m *message.Message, bucket message.Bucket, r *AddResult) (change Recorded, waits bool) {
+func awaited(m *message.Message, bucket message.Bucket, r *scheduler.AddResult) (change scheduler.Recorded,
+	waits bool) {
 	switch {
-	case r.Code == Added:
-		return Recorded{m.UID, 1, bucket, r.Number}, true
-	case r.Code == AddedCanceled:
-		return Recorded{m.UID, 2, bucket, r.Number}, true
-	case r.Code == AddDuplicate && r.First.Kind != message.KindMerged:
-		return Recorded{r.First.UID, 1, bucket, r.Number}, true
-	case r.Code == AddMerged:
-		return Recorded{r.First.UID, r.First.Version, bucket, r.Number}, true
+	case r.Code == scheduler.Added:
+		return scheduler.Recorded{UID: m.UID, Version: 1, Bucket: bucket, Number: r.Number}, true
+	case r.Code == scheduler.AddedCanceled:
+		return scheduler.Recorded{UID: m.UID, Version: 2, Bucket: bucket, Number: r.Number}, true
+	case r.Code == scheduler.AddDuplicate && r.First.Kind != message.KindMerged:
+		return scheduler.Recorded{UID: r.First.UID, Version: 1, Bucket: bucket, Number: r.Number}, true
+	case r.Code == scheduler.AddMerged:
+		return scheduler.Recorded{UID: r.First.UID, Version: r.First.Version, Bucket: bucket, Number: r.Number}, true
 	}
-	return Recorded{}, false // of a push that was merged, only its uid is remembered here
+	return scheduler.Recorded{}, false // of a push that was merged, only its uid is remembered here
 }
 
 // done answers a push that was added.
-func (b *adding) done(q *queued, r AddResult, bare bool) {
+func (b *adding) done(q *queued, r scheduler.AddResult, bare bool) {
 	b.release(q)
-	a := answer(q.message, r)
+	a := Answer(q.message, r)
 	if b.repeat && a.Duplicate && q.stores(a.UID) && !b.stored[a.UID] {
 		a.Duplicate, b.stored[a.UID] = false, true
 	}
@@ -449,9 +451,9 @@ func (b *adding) done(q *queued, r AddResult, bare bool) {
 // fail answers what is left after the last try. away is when the store first did not answer, or zero.
 func (b *adding) fail(err error, away time.Time) {
 	if b.repeat { // whatever error the last try met, an earlier try may have stored the batch
-		err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+		err = fmt.Errorf("%w: %v", scheduler.ErrOutcomeUnknown, err)
 	} else if !away.IsZero() {
-		if alone := b.watch.verdict(b.bucket, away); alone != nil {
+		if alone := b.watch.Verdict(b.bucket, away); alone != nil {
 			err = alone
 		}
 	}
@@ -476,10 +478,10 @@ func (c *coalescer) fail(q *queued, err error) {
 
 // fail answers a push that is not stored, as far as is known.
 func (q *queued) fail(err error) {
-	if q.repeat && !errors.Is(err, ErrOutcomeUnknown) {
-		err = fmt.Errorf("%w: %v", ErrOutcomeUnknown, err)
+	if q.repeat && !errors.Is(err, scheduler.ErrOutcomeUnknown) {
+		err = fmt.Errorf("%w: %v", scheduler.ErrOutcomeUnknown, err)
 	}
-	q.done(Accepted{UID: q.message.UID, ID: q.message.ID, Due: q.message.Due, Err: err})
+	q.done(scheduler.Accepted{UID: q.message.UID, ID: q.message.ID, Due: q.message.Due, Err: err})
 }
 
 // identify assigns a uid to a message without one. If neither a name nor a key places the message, identify chooses a
@@ -495,7 +497,7 @@ func (c *coalescer) identify(bucket message.Bucket, q *queued) error {
 	}
 	uid, err := c.s.cfg.IDs.Next(hash)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnavailable, err)
+		return fmt.Errorf("%w: %w", scheduler.ErrUnavailable, err)
 	}
 	m.UID, q.fresh = uid, true
 	return nil

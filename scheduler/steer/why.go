@@ -1,10 +1,11 @@
-package scheduler
+package steer
 
 import (
 	"cmp"
 	"context"
 	"fmt"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -83,20 +84,20 @@ func (s *Scheduler) Held(ctx context.Context, topic, key string, limit, most int
 	for bucket := range s.cfg.Timeline.Buckets() {
 		flying, err := s.cfg.Timeline.Claims(ctx, bucket, "", limit)
 		if err != nil {
-			return found, looked, false, Looked("list what is in flight", err)
+			return found, looked, false, scheduler.Looked("list what is in flight", err)
 		}
 		whole = whole && len(flying) < limit
 		for _, uid := range flying {
-			all, err := s.cfg.Timeline.Find(ctx, Ref{UID: uid})
+			all, err := s.cfg.Timeline.Find(ctx, scheduler.Ref{UID: uid})
 			if err != nil {
-				return found, looked, false, Looked("look at what is in flight", err)
+				return found, looked, false, scheduler.Looked("look at what is in flight", err)
 			}
 			if looked++; len(all) > 0 && (topic == "" || all[0].Topic == topic) && (key == "" || all[0].Key == key) {
 				found = append(found, uid)
 			}
 		}
 		for _, dead := range []bool{false, true} {
-			for q := (Browse{Dead: dead, Limit: browsePage}); ; {
+			for q := (scheduler.Browse{Dead: dead, Limit: browsePage}); ; {
 				page, err := s.browse(ctx, bucket, q)
 				if err != nil {
 					return found, looked, false, err
@@ -145,12 +146,12 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 }
 
 // pausing returns the pause that holds a topic back, or nil if none is known to.
-func (s *Scheduler) pausing(ctx context.Context, topic string) *Pause {
+func (s *Scheduler) pausing(ctx context.Context, topic string) *scheduler.Pause {
 	list, _, err := s.cfg.Timeline.Pauses(ctx) // what is known may be old: nothing leased by it
 	if err != nil {
 		return nil
 	}
-	return PauseOf(list, topic)
+	return scheduler.PauseOf(list, topic)
 }
 
 func timeText(at message.Milli) string { return at.Time().UTC().Format("2006-01-02T15:04:05.000Z") }

@@ -1,15 +1,15 @@
-package scheduler
+package pull
 
 import (
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"sync"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -20,7 +20,7 @@ import (
 // says that one came earlier. So a line costs the timeline the same however many polls stand in it, and the messages of
 // a burst are shared in few calls. No goroutine belongs to a line: a poll that stops being the first wakes the next.
 type polls struct {
-	s  *Scheduler
+	s  *Consumers
 	mu sync.Mutex
 	// lines has the topics that are polled, and those that were until a moment ago.
 	lines  map[string]*line
@@ -46,13 +46,13 @@ type line struct {
 
 // waiter is a poll that stands in a line.
 type waiter struct {
-	Poll
+	scheduler.Poll
 	ctx     context.Context // of its client
 	since   message.Milli
 	line    *line
-	turn    chan struct{}        // capacity 1: it became the first
-	served  chan []PulledMessage // capacity 1
-	serving bool                 // a look is under way for it
+	turn    chan struct{}                  // capacity 1: it became the first
+	served  chan []scheduler.PulledMessage // capacity 1
+	serving bool                           // a look is under way for it
 	leaving bool
 	room    int   // that it reserved for a look, in bytes
 	ended   bool  // a later sending of its attempt came
@@ -81,7 +81,7 @@ const (
 // undoing is a call of Lease that is to be undone, until its leases are over.
 type undoing struct {
 	bucket message.Bucket
-	nonce  Nonce
+	nonce  scheduler.Nonce
 }
 
 // errMaybeReady ends a poll for no messages.
@@ -93,7 +93,7 @@ var errEnded = errors.New("a later sending of this poll came")
 // wait waits for messages until the poll's time is over, its client is gone or the instance stops. A poll for no
 // messages ends where another would look, and at once if that is beyond its time. One that stays does not end for what
 // comes after it, and looks for others.
-func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
+func (q *polls) wait(ctx context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error) {
 	w := q.join(ctx, p)
 	var over <-chan time.Time
 	if p.Wait > 0 {
@@ -106,10 +106,10 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		switch wait, first, asked := q.turn(w); {
 		case !first:
 			wake, tick = nil, nil
-		case p.Max == 0 && wait <= 0 && !(p.stays && asked):
+		case p.Max == 0 && wait <= 0 && !(p.Stays && asked):
 			q.leaveAt(w)
 			return nil, errMaybeReady
-		case p.Max == 0 && wait > p.Wait && !p.stays:
+		case p.Max == 0 && wait > p.Wait && !p.Stays:
 			q.leave(w)
 			return nil, nil
 		case wait <= 0:
@@ -118,7 +118,7 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 		default:
 			clock.Reset(wait)
 		}
-		var found []PulledMessage
+		var found []scheduler.PulledMessage
 		select {
 		case <-w.turn:
 			continue
@@ -137,7 +137,7 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 			return nil, errEnded
 		case ctx.Err() == nil:
 			return found, w.err
-		case errors.Is(context.Cause(ctx), ErrStopping): // its client is still there
+		case errors.Is(context.Cause(ctx), scheduler.ErrStopping): // its client is still there
 			return found, nil
 		}
 		q.s.GiveBack(ctx, found)
@@ -146,7 +146,7 @@ func (q *polls) wait(ctx context.Context, p Poll) ([]PulledMessage, error) {
 }
 
 // join puts a poll into the line of its topic.
-func (q *polls) join(ctx context.Context, p Poll) *waiter {
+func (q *polls) join(ctx context.Context, p scheduler.Poll) *waiter {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	l := q.lines[p.Topic]
@@ -155,11 +155,11 @@ func (q *polls) join(ctx context.Context, p Poll) *waiter {
 		q.lines[p.Topic] = l
 	}
 	w := &waiter{Poll: p, ctx: ctx, since: q.s.cfg.Clock.Milli(), line: l, turn: make(chan struct{}, 1),
-		served: make(chan []PulledMessage, 1)}
+		served: make(chan []scheduler.PulledMessage, 1)}
 	l.polls = append(l.polls, w)
 	if p.Wait == 0 || l.short {
 		l.look = true // it cannot wait for what was not heard
-		Signal(l.wake)
+		scheduler.Signal(l.wake)
 	}
 	q.s.metrics.polls.Inc()
 	return w
@@ -200,13 +200,13 @@ func (q *polls) pass(w *waiter) {
 		}
 		// Those that were served may have had the room.
 		l.short, ends = true, one.Wait == 0 && (len(batch) == 0 || one.err != nil && !l.gained)
-		if one.err = ErrNoRoom; ends {
+		if one.err = scheduler.ErrNoRoom; ends {
 			one.served <- nil
 			q.s.metrics.polls.Dec()
 		}
 		return ends
 	})
-	if len(batch) == 0 && !w.stays {
+	if len(batch) == 0 && !w.Stays {
 		if l.short {
 			l.look, l.looked, l.next = false, true, q.s.cfg.Clock.Milli().Add(passRetry)
 		}
@@ -261,14 +261,14 @@ func (q *polls) pass(w *waiter) {
 // moved wakes the first poll of a line from which others went.
 func (q *polls) moved(l *line) {
 	if len(l.polls) > 0 {
-		Signal(l.polls[0].turn)
+		scheduler.Signal(l.polls[0].turn)
 	} else {
 		l.left = time.Now()
 	}
 }
 
 // leave takes a poll out of its line. It returns what a look that was under way got for it.
-func (q *polls) leave(w *waiter) []PulledMessage {
+func (q *polls) leave(w *waiter) []scheduler.PulledMessage {
 	q.mu.Lock()
 	if w.serving {
 		w.leaving = true
@@ -291,16 +291,28 @@ func (q *polls) leave(w *waiter) []PulledMessage {
 // look when it asks, or a moment later.
 func (q *polls) leaveAt(w *waiter) {
 	q.mu.Lock()
-	if l := w.line; w.stays && len(l.polls) > 1 {
+	if l := w.line; w.Stays && len(l.polls) > 1 {
 		l.next = q.s.cfg.Clock.Milli().Add(passRest)
 	}
 	q.mu.Unlock()
 	q.leave(w)
 }
 
+// Hasten informs the leader and waiting consumers of orders that begin earlier.
+func (s *Consumers) Hasten(bucket message.Bucket, earlier []scheduler.Earlier) {
+	for _, e := range earlier {
+		if e.Topic == "" {
+			s.cfg.Announce(bucket, e.Due)
+			continue
+		}
+		s.Hear(e.Topic, e.Due)
+		s.cfg.AnnouncePull(e.Topic, e.Due)
+	}
+}
+
 // Hear tells the polls of a topic that a message is due earlier than all that they know; without a topic, all polls
 // look, at the pauses too.
-func (s *Scheduler) Hear(topic string, due message.Milli) {
+func (s *Consumers) Hear(topic string, due message.Milli) {
 	q := &s.polls
 	if topic == "" {
 		s.pauses.forget()
@@ -313,7 +325,7 @@ func (s *Scheduler) Hear(topic string, due message.Milli) {
 	}
 	for _, l := range q.lines {
 		l.look = true
-		Signal(l.wake)
+		scheduler.Signal(l.wake)
 	}
 }
 
@@ -326,7 +338,7 @@ func (q *polls) hear(l *line, due message.Milli) {
 	}
 	if l.next == 0 || due < l.next {
 		l.next = due
-		Signal(l.wake)
+		scheduler.Signal(l.wake)
 	}
 }
 
@@ -337,7 +349,7 @@ func (q *polls) run(ctx context.Context) {
 	defer undo.Wait()
 	undo.Go(func() {
 		for ctx.Err() == nil {
-			_ = Sleep(ctx, pollsLook)
+			_ = scheduler.Sleep(ctx, pollsLook)
 			q.mu.Lock()
 			undone := q.undone
 			q.undone = map[undoing]message.Milli{}
@@ -352,11 +364,11 @@ func (q *polls) run(ctx context.Context) {
 		case <-tick:
 		}
 		q.mu.Lock()
-		topics := make([]TopicWant, 0, len(q.lines))
+		topics := make([]scheduler.TopicWant, 0, len(q.lines))
 		for topic, l := range q.lines {
 			switch {
 			case len(l.polls) > 0:
-				topics = append(topics, TopicWant{Topic: topic})
+				topics = append(topics, scheduler.TopicWant{Topic: topic})
 			case time.Since(l.left) > lineKeep:
 				delete(q.lines, topic)
 			}
@@ -375,19 +387,20 @@ func (q *polls) run(ctx context.Context) {
 }
 
 // ready asks what is ready on topics, by bucket. It leaves out buckets that are known not to answer.
-func (s *Scheduler) ready(ctx context.Context, topics []TopicWant, now message.Milli) map[message.Bucket]Found {
+func (s *Consumers) ready(ctx context.Context, topics []scheduler.TopicWant,
+	now message.Milli) map[message.Bucket]scheduler.Found {
 	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 	defer stop()
-	var wants []Want
+	var wants []scheduler.Want
 	for bucket := range s.cfg.Timeline.Buckets() {
-		if s.queues.watch.answers(bucket) {
-			wants = append(wants, Want{Bucket: bucket, Topics: topics})
+		if s.cfg.Watch.Answers(bucket) {
+			wants = append(wants, scheduler.Want{Bucket: bucket, Topics: topics})
 		}
 	}
-	found := make(map[message.Bucket]Found, len(wants))
+	found := make(map[message.Bucket]scheduler.Found, len(wants))
 	for i, f := range s.cfg.Timeline.Ready(ctx, wants, now) {
 		if found[wants[i].Bucket] = f; f.Err != nil {
-			s.queues.watch.suspect()
+			s.cfg.Watch.Suspect()
 		}
 	}
 	return found
@@ -395,7 +408,7 @@ func (s *Scheduler) ready(ctx context.Context, topics []TopicWant, now message.M
 
 // GiveBack undoes the leases of messages that cannot be handed to their consumer. It counts as no try. What a later
 // sending of the poll's attempt knows stays with that.
-func (s *Scheduler) GiveBack(ctx context.Context, found []PulledMessage) {
+func (s *Consumers) GiveBack(ctx context.Context, found []scheduler.PulledMessage) {
 	all := map[undoing]message.Milli{}
 	for i := range found {
 		u := undoing{found[i].UID.Bucket(s.cfg.Timeline.Buckets()), found[i].Nonce}
@@ -405,15 +418,15 @@ func (s *Scheduler) GiveBack(ctx context.Context, found []PulledMessage) {
 }
 
 // undo undoes calls of Lease, those of a bucket together. What is not answered is repeated until its leases are over.
-func (s *Scheduler) undo(ctx context.Context, all map[undoing]message.Milli) {
+func (s *Consumers) undo(ctx context.Context, all map[undoing]message.Milli) {
 	parts := map[message.Bucket][]undoing{}
 	for u := range all {
 		parts[u.bucket] = append(parts[u.bucket], u)
 	}
 	for bucket, part := range parts {
-		items := make([]Settle, len(part))
+		items := make([]scheduler.Settle, len(part))
 		for i := range part {
-			items[i] = Settle{Verb: Undo, Nonce: part[i].nonce}
+			items[i] = scheduler.Settle{Verb: scheduler.Undo, Nonce: part[i].nonce}
 		}
 		call, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
 		settled, made, _ := s.cfg.Timeline.Settle(call, bucket, 0, items, s.cfg.Clock.Milli())
@@ -431,260 +444,4 @@ func (q *polls) undoLater(u undoing, until message.Milli) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.undone[u] = until
-}
-
-// handOut leases what is ready on a topic for polls, in their order. It returns what each gets, a time no later than
-// when the next message is due, whether more may be ready than was asked for or could be seen, and how long to wait
-// before the next look. An error means that no bucket answered.
-func (s *Scheduler) handOut(ctx context.Context, topic string,
-	batch []*waiter) (found [][]PulledMessage, next message.Milli, more bool, rest time.Duration, err error) {
-	found = make([][]PulledMessage, len(batch))
-	for changed := 0; ; changed++ {
-		paused, known, err := s.paused(ctx, topic)
-		if err != nil {
-			return found, 0, false, passRetry, err
-		}
-		now := s.cfg.Clock.Milli()
-		if paused {
-			return found, now.Add(pausesKeep), false, 0, nil
-		}
-		h := handing{s: s, topic: topic, batch: batch, pauses: known, now: now, found: found,
-			next: map[message.Bucket]message.Milli{}}
-		err = h.share(ctx)
-		if err == nil {
-			err = h.lease(ctx)
-		}
-		if errors.Is(err, ErrPausesChanged) && changed < passTries {
-			s.pauses.forget()
-			continue
-		}
-		if err != nil {
-			return found, 0, false, passRetry, fmt.Errorf("pull: %w", err)
-		}
-		for _, due := range h.next {
-			if due > 0 && (next == 0 || due < next) {
-				next = due
-			}
-		}
-		if h.got < h.promised && h.aside == 0 {
-			rest = passRest
-		}
-		return found, next, h.aside > 0 || h.left && max(h.promised, h.got) >= h.asked, rest, nil
-	}
-}
-
-// handing is one look for the polls of a line.
-type handing struct {
-	s      *Scheduler
-	topic  string
-	batch  []*waiter
-	pauses message.Milli
-	now    message.Milli
-
-	requests []LeaseRequest
-	of       []int // the poll of each request
-	asked    int   // how many messages the look asks for
-	left     bool  // the polls want more than that
-	promised int
-	next     map[message.Bucket]message.Milli
-	found    [][]PulledMessage
-	got      int
-	aside    int
-}
-
-// share divides what is ready among the polls, by the order over all buckets. With one bucket the calls of Lease find
-// out by themselves.
-func (h *handing) share(ctx context.Context) error {
-	buckets := h.s.cfg.Timeline.Buckets()
-	for i, w := range h.batch {
-		if h.left = h.left || i > 0 && h.asked+w.Max > passWanted; h.left {
-			break
-		}
-		if h.asked += w.Max; buckets == 1 {
-			h.request(i, map[message.Bucket]int{0: w.Max}, 0)
-		}
-	}
-	if buckets == 1 && len(h.batch) > 0 {
-		return nil
-	}
-	places, err := h.look(ctx, h.asked, h.asked/int(buckets)+shareMore)
-	if err != nil {
-		return err
-	}
-	h.promised = min(len(places), h.asked)
-	for i, w := range h.batch {
-		mine := places[:min(len(places), w.Max)]
-		if places = places[len(mine):]; len(mine) == 0 {
-			break
-		}
-		counts := map[message.Bucket]int{}
-		for _, place := range mine {
-			counts[place.bucket]++
-		}
-		h.request(i, counts, mine[0].bucket)
-	}
-	return nil
-}
-
-// shareMore is how many places of a bucket are asked for beyond its share. Most batches then need no second look, and
-// none reads what all want from every bucket.
-const shareMore = 32
-
-// place is one of a ready message in the order of a topic.
-type place struct {
-	rank   int64
-	bucket message.Bucket
-}
-
-// look returns the places of the first wanted messages over all buckets, of which it first asks each for each.
-func (h *handing) look(ctx context.Context, wanted, each int) ([]place, error) {
-	each = min(each, wanted)
-	var (
-		places   []place
-		answered bool
-		err      error
-		known    = int64(math.MaxInt64) // up to here all places are known
-	)
-	for b, f := range h.s.ready(ctx, []TopicWant{{h.topic, each}}, h.now) {
-		if f.Err != nil || len(f.Topics) == 0 {
-			err = cmp.Or(err, f.Err)
-			continue
-		}
-		answered = true
-		h.next[b] = f.Topics[0].Next
-		ranks := f.Topics[0].Ranks
-		for _, rank := range ranks {
-			places = append(places, place{rank, b})
-		}
-		if each > 0 && len(ranks) == each {
-			known = min(known, ranks[each-1])
-		}
-	}
-	if !answered && err != nil {
-		return nil, fmt.Errorf("look what is ready: %w", err)
-	}
-	slices.SortFunc(places, func(a, b place) int {
-		return cmp.Or(cmp.Compare(a.rank, b.rank), cmp.Compare(a.bucket, b.bucket))
-	})
-	if each < wanted && known < math.MaxInt64 && (len(places) < wanted || places[wanted-1].rank > known) {
-		return h.look(ctx, wanted, wanted)
-	}
-	return places, nil
-}
-
-// request adds the requests of a poll, which takes counts from the buckets; the first message is in the bucket first.
-func (h *handing) request(i int, counts map[message.Bucket]int, first message.Bucket) {
-	w := h.batch[i]
-	length := cmp.Or(w.Lease, DefaultLease)
-	if t := h.s.cfg.Topics.Of(h.topic); t != nil && t.Lease > 0 && w.Lease == 0 {
-		length = t.Lease
-	}
-	nonce, keep := w.Attempt, attemptKeep
-	if nonce == 0 {
-		nonce, keep = newNonce(), grantKeep
-	}
-	for bucket, count := range counts {
-		h.requests = append(h.requests, LeaseRequest{Bucket: bucket, Topic: h.topic, Limit: count,
-			Bytes: w.Bytes / len(counts), Over: bucket == first, Page: leasePage, Nonce: nonce, Again: w.Attempt != 0,
-			Keep: keep, Now: h.now, From: message.CeilMilli(h.s.cfg.Clock.Latest()), Length: length, Fixed: w.Lease > 0,
-			Consumer: w.Consumer, Pauses: h.pauses})
-		h.of = append(h.of, i)
-	}
-}
-
-// lease sends the requests, those of unknown outcome again, and more for what did not fit into a page. What stays
-// unknown is undone, or left to the repeat of an attempt.
-func (h *handing) lease(ctx context.Context) error {
-	left, unknown := make([]int, len(h.requests)), map[int]bool{} // places in requests
-	for i := range left {
-		left[i] = i
-	}
-	var away, paused error
-	answered := len(left) == 0
-	for len(left) > 0 {
-		requests, next := make([]LeaseRequest, len(left)), []int(nil)
-		for at, i := range left {
-			requests[at] = h.requests[i]
-		}
-		call, stop := context.WithTimeout(ctx, h.s.cfg.CallTimeout) // a page each: all may take longer
-		leased := h.s.cfg.Timeline.Lease(call, requests)
-		stop()
-		for at, l := range leased {
-			r, i := &requests[at], left[at]
-			switch poll := h.of[i]; {
-			case l.Err == nil:
-				answered = true
-				if h.take(r, poll, &l) {
-					next, h.of = append(next, len(h.requests)), append(h.of, poll)
-					h.requests = append(h.requests, r.beyond(&l))
-				}
-			case unknown[i]: // whatever it says, the first call may have leased
-				away = cmp.Or(away, fmt.Errorf("%w: %v", ErrOutcomeUnknown, l.Err))
-				h.next[r.Bucket] = h.now.Add(passRetry)
-				if r.Again || r.Limit == 0 { // a repeat is to bring all
-					h.batch[poll].lost = fmt.Errorf("pull: %w", away)
-				} else {
-					h.s.polls.undoLater(undoing{r.Bucket, r.Nonce}, r.From.Add(longestLease))
-				}
-			case errors.Is(l.Err, ErrPausesChanged):
-				paused = l.Err
-			case errors.Is(l.Err, ErrOutcomeUnknown):
-				unknown[i], next = true, append(next, i)
-			default:
-				away = cmp.Or(away, l.Err)
-				h.next[r.Bucket] = h.now.Add(passRetry)
-				if r.Limit == 0 && r.Skip > 0 { // it has more
-					h.batch[poll].lost = fmt.Errorf("pull: %w", away)
-				}
-			}
-		}
-		left = next
-	}
-	for i, mine := range h.found {
-		if sortPulled(mine); h.batch[i].lost != nil {
-			h.found[i] = nil
-		}
-	}
-	switch {
-	case h.got > 0:
-		return nil
-	case paused != nil:
-		return paused
-	case !answered:
-		return away
-	}
-	return nil
-}
-
-// take takes what a request brought for a poll, and reports whether to ask for more.
-func (h *handing) take(r *LeaseRequest, poll int, l *Leased) (more bool) {
-	w := h.batch[poll]
-	if h.aside += l.Aside; !l.Known {
-		h.next[r.Bucket] = l.Next
-	} else if len(l.Messages) == 0 && r.Limit > 0 {
-		w.ended = true
-		h.next[r.Bucket] = h.now // it looked for nobody
-	}
-	for _, m := range l.Messages {
-		h.found[poll] = append(h.found[poll], PulledMessage{m, r.Nonce})
-	}
-	h.got += len(l.Messages)
-	return (w.hold(l.Messages) || l.Known) && l.Skip > 0
-}
-
-// beyond returns the request for what did not fit into the page of an answer. A poll that its client repeats takes all
-// under one nonce, for which the repeat asks; of another each page can be undone by itself.
-func (r *LeaseRequest) beyond(l *Leased) LeaseRequest {
-	more := *r
-	more.Skip, more.Over = l.Skip, false
-	if more.Limit > 0 {
-		more.Limit -= len(l.Messages)
-		for i := range l.Messages {
-			more.Bytes -= l.Messages[i].Size()
-		}
-		if !r.Again && !l.Known {
-			more.Skip, more.Nonce = 0, newNonce()
-		}
-	}
-	return more
 }

@@ -1,4 +1,4 @@
-package scheduler
+package accept
 
 import (
 	"cmp"
@@ -8,26 +8,27 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Accept queues a push and calls done exactly once with its outcome: from another goroutine or, if the push is refused
 // at once, from the caller's. done must not block: it delays other pushes of the same flush.
-func (s *Scheduler) Accept(p *Push, done func(Accepted)) { s.accept(p, done) }
+func (s *Producers) Accept(p *scheduler.Push, done func(scheduler.Accepted)) { s.accept(p, done) }
 
 // accept does the work of Accept. It returns the push's uid for a caller that stops waiting and has to report it.
-func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
+func (s *Producers) accept(p *scheduler.Push, done func(scheduler.Accepted)) message.UID {
 	now := s.cfg.Clock.Latest()
 	m := s.message(p, now)
 	refuse := func(err error) message.UID {
 		s.metrics.refused.Inc()
-		done(Accepted{UID: m.UID, ID: p.ID, Due: m.Due, Err: err})
+		done(scheduler.Accepted{UID: m.UID, ID: p.ID, Due: m.Due, Err: err})
 		return m.UID
 	}
 	if err := s.cfg.Admit(); err != nil {
 		return refuse(err)
 	}
-	if err := s.checkDue(m.Due, now); err != nil {
+	if err := s.cfg.CheckDue(m.Due, now); err != nil {
 		return refuse(err)
 	}
 	m.Due = max(m.Due, 1) // a due time of 0 would mean that nothing waits
@@ -38,14 +39,14 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 	if p.UID != "" && p.Stored == 0 {
 		if age, keep := now.Sub(p.UID.Time()), max(s.cfg.EndedKeep, s.cfg.NamesKeep); age > keep {
 			return refuse(
-				fmt.Errorf("%w: it was issued %s ago, and uids are remembered for %s", ErrStaleUID, age.Round(1e9), keep))
+				fmt.Errorf("%w: it was issued %s ago, and uids are remembered for %s", scheduler.ErrStaleUID, age.Round(1e9), keep))
 		}
 		if err := checkRepeat(p.UID, now, message.HashedName(p.ID, p.Key)); err != nil {
 			return refuse(err)
 		}
 	}
 	m.Judge = s.cfg.NamesKeep > 0 && (p.ID != "" || p.UID != "")
-	q := &queued{message: m, done: func(a Accepted) {
+	q := &queued{message: m, done: func(a scheduler.Accepted) {
 		s.observe(&a)
 		done(a)
 	}}
@@ -56,7 +57,7 @@ func (s *Scheduler) accept(p *Push, done func(Accepted)) message.UID {
 	if !chosen {
 		bucket = s.queues.current()
 	}
-	if err := s.queues.watch.refuse(bucket); err != nil {
+	if err := s.queues.watch.Refuse(bucket); err != nil {
 		return refuse(err)
 	}
 	if err := s.queues.identify(bucket, q); err != nil {
@@ -85,19 +86,19 @@ func checkRepeat(u message.UID, now time.Time, name string) error {
 	switch {
 	case u.Intake():
 		return fmt.Errorf("%w: the id %s is that of a push by tag; such a push needs no id to be repeated safely",
-			ErrForeignUID, u)
+			scheduler.ErrForeignUID, u)
 	case u.Time().Sub(now) > uidAhead:
-		return fmt.Errorf("%w: the id %s lies in the future", ErrForeignUID, u)
+		return fmt.Errorf("%w: the id %s lies in the future", scheduler.ErrForeignUID, u)
 	case name != "" && u.Hash() != message.Hash(name):
 		return fmt.Errorf(
 			"%w: the id %s does not belong to a message with this key, or with this content where pushes are merged",
-			ErrForeignUID, u)
+			scheduler.ErrForeignUID, u)
 	}
 	return nil
 }
 
 // message returns a push as a message, with its due time computed from the given now.
-func (s *Scheduler) message(p *Push, now time.Time) *message.Message {
+func (s *Producers) message(p *scheduler.Push, now time.Time) *message.Message {
 	m := s.plain(p, now)
 	if m.MaxWait > 0 && s.cfg.Clock.Doubted(m.MaxWait) {
 		// The stored time of the first push cannot be trusted, so the wait might end early. The due time of this push
@@ -112,7 +113,7 @@ func (s *Scheduler) message(p *Push, now time.Time) *message.Message {
 
 // behind returns how far the clock behind the time of the first push may be behind. The longest wait counts from that
 // time, which is NATS's stamp or an instance's: by a clock that is slow it would be over early.
-func (s *Scheduler) behind(p *Push, now time.Time) time.Duration {
+func (s *Producers) behind(p *scheduler.Push, now time.Time) time.Duration {
 	lag := s.cfg.Clock.Lag()
 	if p.Stored > 0 {
 		lag = max(lag, now.Sub(p.UID.Time())-p.Age)
@@ -123,29 +124,30 @@ func (s *Scheduler) behind(p *Push, now time.Time) time.Duration {
 	return lag
 }
 
-func (s *Scheduler) plain(p *Push, now time.Time) *message.Message {
+func (s *Producers) plain(p *scheduler.Push, now time.Time) *message.Message {
 	if !p.ByRetry {
-		return p.message(now)
+		return p.Message(now)
 	}
 	schedule := s.cfg.Topics.Schedule(&p.Retry, p.Topic)
 	// After the last retry the message is due at once, and the leader ends it as dead.
 	delay, _ := schedule.After(int(p.Attempt) - 1)
 	by := *p
 	by.Delay, by.HasAt = delay, false
-	return by.message(now)
+	return by.Message(now)
 }
 
 // deliver decides whether consumers pull a message. That is settled when it is accepted, and its topic's time to live
 // with it: the instance that leases a message knows no settings of other instances.
-func (s *Scheduler) deliver(m *message.Message, p *Push) error {
-	if p.Deliver == DeliverTopic && s.cfg.Topics == nil && p.Lease == 0 {
+func (s *Producers) deliver(m *message.Message, p *scheduler.Push) error {
+	if p.Deliver == scheduler.DeliverTopic && s.cfg.Topics == nil && p.Lease == 0 {
 		return nil
 	}
 	topic := s.cfg.Topics.Of(m.Topic)
-	m.Pull = p.Deliver == DeliverPull || p.Deliver == DeliverTopic && topic != nil && topic.Deliver == DeliverPull
+	m.Pull = p.Deliver == scheduler.DeliverPull || p.Deliver == scheduler.DeliverTopic && topic != nil &&
+		topic.Deliver == scheduler.DeliverPull
 	switch {
 	case !m.Pull && p.Lease > 0:
-		return fmt.Errorf("%w: lease requires deliver pull", ErrDeliver)
+		return fmt.Errorf("%w: lease requires deliver pull", scheduler.ErrDeliver)
 	case !m.Pull:
 		return nil
 	}
@@ -154,12 +156,14 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 		return nil
 	}
 	if topic.Webhook && p.Lease > 0 {
-		return fmt.Errorf("%w: lease cannot be combined with a webhook, which leases for as long as it needs", ErrDeliver)
+		return fmt.Errorf("%w: lease cannot be combined with a webhook, which leases for as long as it needs",
+			scheduler.ErrDeliver)
 	}
 	m.TTL = cmp.Or(m.TTL, topic.TTL)
 	m.Serial = topic.Serial && m.Key != ""
-	if setting := topic.forNATS(); setting != "" {
-		return fmt.Errorf("%w pull cannot be combined with the setting %s of the topics %s, which concerns NATS", ErrDeliver,
+	if setting := topic.ForNATS(); setting != "" {
+		return fmt.Errorf("%w pull cannot be combined with the setting %s of the topics %s, which concerns NATS",
+			scheduler.ErrDeliver,
 			setting, topic.Pattern)
 	}
 	return nil
@@ -167,10 +171,10 @@ func (s *Scheduler) deliver(m *message.Message, p *Push) error {
 
 // AcceptAll pushes a batch, waits for all outcomes and returns them in the batch's order. If ctx ends first, the
 // missing outcomes are ErrOutcomeUnknown.
-func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
+func (s *Producers) AcceptAll(ctx context.Context, batch []*scheduler.Push) []scheduler.Accepted {
 	var (
 		mu      sync.Mutex
-		results = make([]Accepted, len(batch))
+		results = make([]scheduler.Accepted, len(batch))
 		left    = len(batch)
 		all     = make(chan struct{})
 	)
@@ -178,12 +182,12 @@ func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 		return results
 	}
 	for i, p := range batch {
-		results[i] = Accepted{UID: p.UID, ID: p.ID, Err: ErrOutcomeUnknown}
+		results[i] = scheduler.Accepted{UID: p.UID, ID: p.ID, Err: scheduler.ErrOutcomeUnknown}
 	}
-	by := Caller(ctx)
+	by := scheduler.Caller(ctx)
 	for i, p := range batch {
 		p.By = by
-		uid := s.accept(p, func(a Accepted) {
+		uid := s.accept(p, func(a scheduler.Accepted) {
 			mu.Lock()
 			defer mu.Unlock()
 			results[i] = a
@@ -203,12 +207,12 @@ func (s *Scheduler) AcceptAll(ctx context.Context, batch []*Push) []Accepted {
 	case <-ctx.Done():
 		mu.Lock()
 		defer mu.Unlock()
-		return append([]Accepted(nil), results...)
+		return append([]scheduler.Accepted(nil), results...)
 	}
 }
 
 // bucketOf returns the bucket that a message's identity or name determines, if either does.
-func (s *Scheduler) bucketOf(m *message.Message) (bucket message.Bucket, chosen bool) {
+func (s *Producers) bucketOf(m *message.Message) (bucket message.Bucket, chosen bool) {
 	n := s.cfg.Timeline.Buckets()
 	if m.UID != "" {
 		return m.UID.Bucket(n), true
@@ -223,7 +227,7 @@ func (s *Scheduler) bucketOf(m *message.Message) (bucket message.Bucket, chosen 
 }
 
 // observe counts an outcome.
-func (s *Scheduler) observe(a *Accepted) {
+func (s *Producers) observe(a *scheduler.Accepted) {
 	switch {
 	case a.Err != nil:
 		s.metrics.refused.Inc()
@@ -236,66 +240,50 @@ func (s *Scheduler) observe(a *Accepted) {
 	}
 }
 
-// answer converts the timeline's result for a push into the answer to its producer.
-func answer(m *message.Message, r AddResult) Accepted {
-	a := Accepted{UID: m.UID, ID: cmp.Or(m.ID, string(m.UID)), Due: m.Due, State: message.StateWaiting, Version: 1}
-	if r.Code == AddConflict && r.First.Topic != m.Topic { // a name never leads to another topic, so the uid did
+// Answer converts the timeline's result for a push into the answer to its producer.
+func Answer(m *message.Message, r scheduler.AddResult) scheduler.Accepted {
+	a := scheduler.Accepted{UID: m.UID, ID: cmp.Or(m.ID, string(m.UID)), Due: m.Due, State: message.StateWaiting,
+		Version: 1}
+	if r.Code == scheduler.AddConflict && r.First.Topic != m.Topic { // a name never leads to another topic, so the uid did
 		what := "uid " + string(m.UID)
 		if r.First.UID != m.UID {
 			what = "Nats-Msg-Id"
 		}
-		a.Err = fmt.Errorf("%w: the %s is that of another message", ErrDuplicateID, what)
+		a.Err = fmt.Errorf("%w: the %s is that of another message", scheduler.ErrDuplicateID, what)
 		return a
 	}
-	if r.Code == AddCalls {
-		a.Err = fmt.Errorf("%w: its bucket keeps the Nats-Msg-Ids of as many pushes as it may", ErrBusy)
+	if r.Code == scheduler.AddCalls {
+		a.Err = fmt.Errorf("%w: its bucket keeps the Nats-Msg-Ids of as many pushes as it may", scheduler.ErrBusy)
 		return a
 	}
-	if r.Code == AddUnreadable {
+	if r.Code == scheduler.AddUnreadable {
 		a.Err = fmt.Errorf("%w: that of the message %s, which this push's uid or id leads to; nothing was changed, "+
-			"and `tarry verify` lists it", ErrUnreadable, r.First.UID)
+			"and `tarry verify` lists it", scheduler.ErrUnreadable, r.First.UID)
 		return a
 	}
 	switch r.Code {
-	case AddedCanceled:
+	case scheduler.AddedCanceled:
 		a.State, a.Version = message.StateCanceled, 2
-	case AddDuplicate, AddConflict, AddMerged, AddUncertain:
+	case scheduler.AddDuplicate, scheduler.AddConflict, scheduler.AddMerged, scheduler.AddUncertain:
 		a.UID, a.Due, a.State, a.Version = r.First.UID, r.First.Due, r.First.State, r.First.Version
-		a.Duplicate, a.Merged = r.Code == AddDuplicate, r.Code == AddMerged
+		a.Duplicate, a.Merged = r.Code == scheduler.AddDuplicate, r.Code == scheduler.AddMerged
 	}
-	if r.Code == AddUncertain {
-		a.Err = fmt.Errorf("%w: the message %s with this id; it stays as it was", ErrMaybeDelivered, a.UID)
+	if r.Code == scheduler.AddUncertain {
+		a.Err = fmt.Errorf("%w: the message %s with this id; it stays as it was", scheduler.ErrMaybeDelivered, a.UID)
 	}
-	if r.Code == AddConflict {
+	if r.Code == scheduler.AddConflict {
 		if a.State.Ended() {
 			also := ""
 			if a.State == message.StateDead {
 				also = ", or to requeue that one"
 			}
 			a.Err = fmt.Errorf("%w: the message %s with this id is %s; what helps is another id, or on_duplicate replace%s",
-				ErrDuplicateID, a.UID, a.State, also)
+				scheduler.ErrDuplicateID, a.UID, a.State, also)
 		} else {
 			a.Err = fmt.Errorf("%w: the message %s with this id has other content, which is its body, headers, "+
 				"options, and the delay or time as given; "+
-				"what helps is another id, on_duplicate replace, or a reschedule", ErrDuplicateID, a.UID)
+				"what helps is another id, on_duplicate replace, or a reschedule", scheduler.ErrDuplicateID, a.UID)
 		}
 	}
 	return a
-}
-
-// ByNATS is the name of callers by NATS, which does not say who they are.
-const ByNATS = "nats"
-
-type callerKey struct{}
-
-// CalledBy returns a context in which changes are made on behalf of a caller: a token of the HTTP API, or NATS. The
-// stores report its name to the journal.
-func CalledBy(ctx context.Context, name string) context.Context {
-	return context.WithValue(ctx, callerKey{}, name)
-}
-
-// Caller returns the name of the caller, or "" if the instance acts by itself or asks for no token.
-func Caller(ctx context.Context) string {
-	name, _ := ctx.Value(callerKey{}).(string)
-	return name
 }

@@ -1,4 +1,4 @@
-package scheduler
+package accept
 
 import (
 	"cmp"
@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
@@ -24,7 +25,7 @@ import (
 // Merging pushes do, although they need no look-up: pushes under one name must be stored in order, so all of them pass
 // through one queue.
 type names struct {
-	s      *Scheduler
+	s      *Producers
 	queues [lookers]lookQueue
 
 	mu     sync.Mutex
@@ -62,11 +63,9 @@ const (
 	// journal is left alone after that, so that pushes do not wait for it one after the other.
 	namesWait = 500 * time.Millisecond
 	namesAway = 5 * time.Second
-	// MaxRemembered is the maximum number of messages of one name that the journal returns.
-	MaxRemembered = 32
 )
 
-func newNames(s *Scheduler) *names {
+func newNames(s *Producers) *names {
 	n := &names{s: s}
 	for i := range n.queues {
 		n.queues[i].ready = make(chan struct{}, 1)
@@ -76,7 +75,7 @@ func newNames(s *Scheduler) *names {
 
 // stale reports whether a push repeats a uid that the timeline may have forgotten. NATS stamps the uids of the intake
 // by a clock that may be ahead, so that for these their age by that clock counts too.
-func (n *names) stale(p *Push, now time.Time) bool {
+func (n *names) stale(p *scheduler.Push, now time.Time) bool {
 	return p.UID != "" && max(now.Sub(p.UID.Time()), p.Age) > n.s.cfg.EndedKeep
 }
 
@@ -111,7 +110,7 @@ func (n *names) filling(q *queued, bucket message.Bucket, number uint64) {
 
 // errFilling means that a push may belong to a message that the bucket does not have yet.
 var errFilling = fmt.Errorf("%w: the store is being filled from the journal, and may lack the message that this push "+
-	"belongs to", ErrUnavailable)
+	"belongs to", scheduler.ErrUnavailable)
 
 // queue queues an admitted push. A push that it refuses no longer counts.
 func (n *names) queue(a *asked) error {
@@ -119,12 +118,12 @@ func (n *names) queue(a *asked) error {
 	defer n.mu.Unlock()
 	if n.closed {
 		n.s.queues.release(a.queued)
-		return ErrStopping
+		return scheduler.ErrStopping
 	}
 	text := cmp.Or(a.message.ID, string(a.message.UID))
 	q := &n.queues[message.Hash(text)%lookers]
 	q.waiting = append(q.waiting, a)
-	Signal(q.ready)
+	scheduler.Signal(q.ready)
 	return nil
 }
 
@@ -147,7 +146,7 @@ func (n *names) run(ctx context.Context, q *lookQueue) {
 	n.closed = true
 	n.mu.Unlock()
 	for _, a := range n.take(q, maxQueued) {
-		n.s.queues.fail(a.queued, fmt.Errorf("%w: %w", ErrUnavailable, ErrStopping))
+		n.s.queues.fail(a.queued, fmt.Errorf("%w: %w", scheduler.ErrUnavailable, scheduler.ErrStopping))
 	}
 }
 
@@ -180,7 +179,7 @@ func (n *names) look(batch []*asked) {
 			n.s.queues.fail(a.queued, errFilling)
 		case err != nil && (n.s.cfg.NamesSure || a.stale && a.message.Stored == 0):
 			n.s.queues.fail(a.queued,
-				fmt.Errorf("%w: the journal does not know whether the name was used", ErrUnavailable))
+				fmt.Errorf("%w: the journal does not know whether the name was used", scheduler.ErrUnavailable))
 		case err != nil:
 			n.s.metrics.unjudged.Inc()
 			a.unjudged, a.message.Judged = true, a.filling
@@ -203,7 +202,7 @@ func (n *names) ask(batch []*asked) ([][]message.Info, error) {
 	away := !n.s.cfg.NamesSure && time.Now().Before(n.away)
 	n.mu.Unlock()
 	if away {
-		return nil, ErrUnavailable
+		return nil, scheduler.ErrUnavailable
 	}
 	messages := make([]*message.Message, len(batch))
 	for i, a := range batch {
@@ -241,7 +240,7 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 	if !repeated && a.stale && a.message.Stored == 0 && a.merges() {
 		// The push may have been merged into another message; the journal has no record of that under this uid.
 		n.s.queues.fail(a.queued, fmt.Errorf("%w: the journal does not know it, and what merged is remembered for %s",
-			ErrStaleUID, n.s.cfg.EndedKeep))
+			scheduler.ErrStaleUID, n.s.cfg.EndedKeep))
 		return
 	}
 	if !repeated {
@@ -262,7 +261,7 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 		n.enqueue(a)
 		return
 	}
-	if err := n.s.queues.watch.refuse(a.bucket); err != nil {
+	if err := n.s.queues.watch.Refuse(a.bucket); err != nil {
 		n.s.queues.fail(a.queued, err)
 		return
 	}
@@ -270,7 +269,7 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 	soon := n.s.cfg.Clock.Latest().Add(2 * n.s.queues.longest())
 	switch {
 	case err != nil:
-		n.s.queues.watch.suspect() // so that the next push of this bucket need not wait as long
+		n.s.queues.watch.Suspect() // so that the next push of this bucket need not wait as long
 		n.s.queues.fail(a.queued, err)
 	case known && (until.IsZero() || !result.First.State.Ended()): // else the journal lags, and the timeline judges
 		n.enqueue(a)
@@ -285,7 +284,7 @@ func (n *names) decide(a *asked, remembered []message.Info) {
 		n.s.queues.fail(a.queued, errFilling)
 	default: // the timeline has forgotten it, or would by the time that the push is stored
 		n.s.queues.release(a.queued)
-		a.done(answer(a.message, result))
+		a.done(Answer(a.message, result))
 	}
 }
 
@@ -305,17 +304,17 @@ func (n *names) restore(uid message.UID) error {
 func (n *names) known(m *message.Message, byUID bool) (known bool, until time.Time, err error) {
 	ctx, stop := context.WithTimeout(context.Background(), n.s.cfg.CallTimeout)
 	defer stop()
-	refs := []Ref{{UID: m.UID}}
+	refs := []scheduler.Ref{{UID: m.UID}}
 	if m.ID != "" && !byUID {
-		refs = append(refs, Ref{ID: m.ID, Topic: m.Topic, Key: m.Key, Keyed: true})
+		refs = append(refs, scheduler.Ref{ID: m.ID, Topic: m.Topic, Key: m.Key, Keyed: true})
 	}
 	for _, ref := range refs {
 		found, err := n.s.cfg.Timeline.Find(ctx, ref)
-		if errors.Is(err, ErrUnreadable) {
+		if errors.Is(err, scheduler.ErrUnreadable) {
 			return true, time.Time{}, nil // the add then refuses this push alone
 		}
 		if err != nil {
-			return false, time.Time{}, fmt.Errorf("%w: look whether the name is in use: %v", ErrUnavailable, err)
+			return false, time.Time{}, fmt.Errorf("%w: look whether the name is in use: %v", scheduler.ErrUnavailable, err)
 		}
 		for i := range found {
 			end := found[i].EndedAt.Time().Add(n.s.cfg.EndedKeep)
@@ -341,33 +340,33 @@ func (n *names) enqueue(a *asked) {
 
 // judged returns the outcome of a push according to the messages that the journal remembers, the latest first, as the
 // timeline would judge it (schedulertest, Add). repeated is false if the push is a message of its own.
-func judged(m *message.Message, remembered []message.Info) (r AddResult, repeated bool) {
+func judged(m *message.Message, remembered []message.Info) (r scheduler.AddResult, repeated bool) {
 	for _, i := range remembered {
 		if i.UID == m.UID {
 			if i.Topic != "" && i.Topic != m.Topic { // it has none if its content was lost
-				return AddResult{Code: AddConflict, First: i}, true
+				return scheduler.AddResult{Code: scheduler.AddConflict, First: i}, true
 			}
-			return AddResult{Code: AddDuplicate, First: i}, true
+			return scheduler.AddResult{Code: scheduler.AddDuplicate, First: i}, true
 		}
 	}
 	if len(remembered) == 0 || m.Merge != message.MergeReject {
-		return AddResult{}, false
+		return scheduler.AddResult{}, false
 	}
 	last := remembered[0]
-	r = AddResult{Code: AddConflict, First: last}
+	r = scheduler.AddResult{Code: scheduler.AddConflict, First: last}
 	over := last.State.Ended() && last.State != message.StateDelivered
 	switch {
 	case over && (m.Attempt <= 1 || m.Attempt > last.Attempt):
 		return r, true
 	case m.Attempt > last.Attempt && (last.State != message.StateWaiting || last.Mark.Uncertain):
-		return AddResult{}, false // a consumer received it and sent it back
+		return scheduler.AddResult{}, false // a consumer received it and sent it back
 	case m.Attempt < last.Attempt:
 		if slices.ContainsFunc(remembered,
 			func(i message.Info) bool { return i.Attempt == m.Attempt && i.Digest == m.Digest }) {
-			r.Code = AddDuplicate
+			r.Code = scheduler.AddDuplicate
 		}
 	case m.Digest == last.Digest:
-		r.Code = AddDuplicate
+		r.Code = scheduler.AddDuplicate
 	}
 	return r, true
 }

@@ -1,4 +1,4 @@
-package scheduler
+package accept
 
 import (
 	"testing"
@@ -7,7 +7,7 @@ import (
 )
 
 func TestPut_ARefusalLeavesTheBoundsAsTheyWere(t *testing.T) {
-	c := &coalescer{s: &Scheduler{}, queues: []*pushQueue{{ready: make(chan struct{}, 1)}}}
+	c := &coalescer{s: &Producers{}, queues: []*pushQueue{{ready: make(chan struct{}, 1)}}}
 	c.size.Store(maxQueued)
 	for range 1000 {
 		if err := c.put(0, &queued{message: &message.Message{Body: make([]byte, 1<<20)}}); err == nil {
