@@ -35,6 +35,8 @@ const (
 	answerWithin = 150 * time.Millisecond
 	// buryTries is how often a port is tried that takes a connection and ends it at once.
 	buryTries = 10
+	// silentTries is how often a port is tried that takes a connection and says nothing, each time for twice as long.
+	silentTries = 3
 )
 
 // hello is the first frame of both sides of a connection, as one line of JSON. The leader's second frame, if its
@@ -246,6 +248,7 @@ func (p *peers) suspect(of hello) {
 // bury removes the registration of an instance whose port is closed, so that nobody counts on it until its session
 // expires. One that lives all the same registers again, within S.
 func (p *peers) bury(ctx context.Context, of hello) {
+	silent := 0
 	for range buryTries {
 		m, version, err := p.n.registered(ctx, of.Instance)
 		if err != nil || m.Incarnation != of.Incarnation || m.Peer == "" {
@@ -259,11 +262,15 @@ func (p *peers) bury(ctx context.Context, of hello) {
 			}
 			return
 		}
-		// The kernel closes the files of a killed process one by one: its port may still be open when its link has ended.
-		_ = conn.SetReadDeadline(time.Now().Add(answerWithin))
+		// The kernel closes the files of a killed process one by one: its port may still be open when its link has ended,
+		// and where processors are scarce for longer than an answer takes.
+		_ = conn.SetReadDeadline(time.Now().Add(answerWithin << silent))
 		_, err = conn.Read(make([]byte, 1))
 		if _ = conn.Close(); errors.Is(err, os.ErrDeadlineExceeded) {
-			return // it waits for a hello, so it lives
+			if silent++; silent == silentTries {
+				return // it waits for a hello, so it lives
+			}
+			continue
 		}
 		pause(ctx, answerWithin/buryTries)
 	}

@@ -203,9 +203,15 @@ func TestPeer_ALivingLeaderStays(t *testing.T) {
 	awaitLink(t, a)
 }
 
-// A killed instance's link may end before its port is closed.
+// A killed instance's link may end before its port is closed, by much where its process gets no processor.
 func TestPeer_BuriesAnInstanceWhosePortIsAboutToClose(t *testing.T) {
 	t.Parallel()
+	for _, after := range []time.Duration{0, 2 * answerWithin} {
+		t.Run(after.String(), func(t *testing.T) { t.Parallel(); buriesAfter(t, after) })
+	}
+}
+
+func buriesAfter(t *testing.T, after time.Duration) {
 	c, ns := &court{}, rand.Text()
 	a, _ := linked(t, c, ns, "a")
 	awaitLeader(t, c, 0)
@@ -220,7 +226,10 @@ func TestPeer_BuriesAnInstanceWhosePortIsAboutToClose(t *testing.T) {
 	if _, version, err := a.registered(t.Context(), "b"); err != nil || version < before {
 		t.Fatalf("it lives, and has version %d after %d, %v", version, before, err)
 	}
-	gate.cut(func(net.Conn) { _ = gate.listener.Close() })
+	gate.cut(func(net.Conn) {
+		<-time.After(after)
+		_ = gate.listener.Close()
+	})
 	a.peers.bury(t.Context(), of)
 	if _, version, err := a.registered(t.Context(), "b"); err == nil && version >= before {
 		t.Errorf("its registration stands, with version %d after %d", version, before)

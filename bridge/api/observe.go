@@ -87,6 +87,7 @@ func (o *observed) done() {
 		o.s.log.Error().Str("route", route).Str("panic", ops.PanicText(failure)).Str("stack", string(debug.Stack())).Msg(
 			"request panicked")
 		if o.status == 0 {
+			o.s.Later(o.r, o.s.mounted[o.r.Pattern])
 			o.s.refuse(o, o.r, &ops.Refused{Problem: ops.ProblemOf(ops.ErrPanicked)})
 			failure = nil
 		}

@@ -66,7 +66,7 @@ type Route struct {
 	// Changes marks a GET that changes something: a page of another origin must not make a browser send it, and HEAD is
 	// refused.
 	Changes bool
-	// Late is how long a refusal of a request as a whole waits, for clients that repeat at once.
+	// Late is how long the error that Serve returns, or a refusal of the caller, waits: for clients that repeat at once.
 	Late time.Duration
 }
 

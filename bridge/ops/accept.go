@@ -13,10 +13,9 @@ func (o *Ops) Accept(ctx context.Context, by *Caller, items ...PushItem) []Resul
 		results = make([]Result, len(items))
 		pushes  = make([]*scheduler.Push, 0, len(items))
 		places  = make([]int, 0, len(items)) // of pushes among results
-		limits  = o.Limits()
 	)
 	for i := range items {
-		if err := by.mayAccept(&items[i], limits); err != nil {
+		if err := o.MayAccept(by, &items[i]); err != nil {
 			results[i].Problem = o.Judge(by, err)
 			continue
 		}
@@ -30,13 +29,13 @@ func (o *Ops) Accept(ctx context.Context, by *Caller, items ...PushItem) []Resul
 	return results
 }
 
-// mayAccept refuses a push that cannot be read, that the caller may not make or that is beyond the limits.
-func (by *Caller) mayAccept(item *PushItem, limits Limits) error {
+// MayAccept refuses a push that cannot be read, that the caller may not make or that is beyond the limits.
+func (o *Ops) MayAccept(by *Caller, item *PushItem) error {
 	if item.Err != nil {
 		return item.Err
 	}
 	if err := by.MayPush(item.Push.Topic); err != nil {
 		return err
 	}
-	return limits.Check(&item.Push, len(item.Body))
+	return o.Limits().Check(&item.Push, len(item.Body))
 }

@@ -47,7 +47,7 @@ func (s *Service) handler(op *ops.Operation, as *ops.Token, at *link.Room, durin
 			out, p := s.cfg.Ops.Call(ctx, op, as, data)
 			var body []byte
 			if p == nil {
-				body, p = s.encode(out)
+				body, p = s.encode(op, out)
 			}
 			if p != nil {
 				s.out.Put(s.problem(reply, size, *p))
@@ -59,18 +59,18 @@ func (s *Service) handler(op *ops.Operation, as *ops.Token, at *link.Room, durin
 }
 
 // encode returns an answer, if it fits in one message.
-func (s *Service) encode(out any) (body []byte, p *ops.Problem) {
+func (s *Service) encode(op *ops.Operation, out any) (body []byte, p *ops.Problem) {
 	body, err := ops.Encode(out)
 	limit := int(s.nc.MaxPayload()) - answerHeadRoom
 	info, one := out.(*ops.Info)
 	switch {
 	case err != nil:
-		return nil, s.cfg.Ops.Judge(&ops.Caller{}, err)
+		return nil, s.cfg.Ops.Judge(&ops.Caller{Route: op.Route}, err)
 	case len(body) <= limit || limit <= 0:
 		return body, nil
 	case one && !info.BodyOmitted:
 		info.Body, info.BodyBase64, info.BodyOmitted = nil, nil, true
-		return s.encode(info)
+		return s.encode(op, info)
 	}
 	return nil, &ops.Problem{Status: http.StatusRequestEntityTooLarge, Word: wire.WordTooLarge, Detail: fmt.Sprintf(
 		"the answer has %d bytes, the server's max_payload leaves %d; ask for fewer with limit, or over HTTP",

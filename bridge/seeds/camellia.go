@@ -296,10 +296,8 @@ func (s *camellia) send(ctx context.Context, r *http.Request, f *form) (camellia
 		p.Headers = []wire.Header{{Name: camelliaMade, Value: strconv.FormatInt(int64(due)-delay.Milliseconds(), 10)},
 			{Name: camelliaDue, Value: strconv.FormatInt(int64(due), 10)}}
 	}
-	if err := api.CallerOf(r).MayPush(p.Topic); err != nil {
-		return a, err
-	}
-	if err := errors.Join(p.Check(s.ops.Prefix), s.ops.Limits().Check(&p, len(body))); err != nil {
+	if err := s.ops.MayAccept(api.CallerOf(r), &ops.PushItem{Push: p, Body: body,
+		Err: p.Check(s.ops.Prefix)}); err != nil {
 		return a, err
 	}
 	if p.ID != "" {
@@ -337,7 +335,7 @@ func (s *camellia) send(ctx context.Context, r *http.Request, f *form) (camellia
 	return a, nil
 }
 
-// shown is camelliaMessage for a look-up: a caller that may only push sees no content.
+// shown is message for a look-up: a caller that may only push sees no content.
 func (s *camellia) shown(r *http.Request, i *message.Info, row bool) *camelliaMessage {
 	if !api.CallerOf(r).MayRead() {
 		i.Body = nil

@@ -142,17 +142,22 @@ func TestCamellia_ReturnsWhatWasSentBackInTime(t *testing.T) {
 	wants(4, "a request beside its stop")
 }
 
-// A long poll that is refused as a whole is answered late, since its SDK repeats it at once; what pulls at once is not.
+// A long poll that is refused as a whole, or that panics, is answered late, since its SDK repeats it at once. What
+// pulls at once is not.
 func TestCamellia_RefusesALongPollLate(t *testing.T) {
 	t.Parallel()
-	d := open(t, &service{}, func(c *api.Config) {
+	shut := open(t, &service{}, func(c *api.Config) {
 		c.Tokens = []api.Token{{Name: "all", Hash: hash("all"), Pull: []string{">"}}}
 	})
+	broken := open(t, &service{polled: func(scheduler.Poll) { panic("a fault") }})
 	for name, least := range map[string]time.Duration{"longPollingMsg": time.Second, "pullMsg": 0} {
-		began, w := time.Now(), httptest.NewRecorder()
-		d.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/camellia/delayQueue/"+name, nil))
-		if took := time.Since(began); w.Code != 401 || took < least {
-			t.Errorf("%s: %d after %s, want 401 after %s", name, w.Code, took, least)
+		for want, d := range map[int]*served{401: shut, 500: broken} {
+			began, w := time.Now(), httptest.NewRecorder()
+			d.ServeHTTP(w, httptest.NewRequestWithContext(t.Context(), "POST", "/camellia/delayQueue/"+name,
+				strings.NewReader("topic=a")))
+			if took := time.Since(began); w.Code != want || took < least {
+				t.Errorf("%s: %d after %s, want %d after %s", name, w.Code, took, want, least)
+			}
 		}
 	}
 }

@@ -17,7 +17,7 @@ type Stats struct {
 	all map[string]*camelliaCounts
 }
 
-// topicInfoList bounds the topics that are counted one by one, and those of a list. The others are counted together,
+// camelliaTopics bounds the topics that are counted one by one, and those of a list. The others are counted together,
 // without a name.
 const camelliaTopics = 1000
 

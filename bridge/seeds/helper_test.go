@@ -27,6 +27,10 @@ type service struct {
 
 func (s *service) Get(context.Context, scheduler.Ref) (message.Info, error) { return s.info, nil }
 
+func (s *service) AcceptAll(_ context.Context, batch []*scheduler.Push) []scheduler.Accepted {
+	return make([]scheduler.Accepted, len(batch))
+}
+
 func (s *service) Pull(_ context.Context, p scheduler.Poll) ([]scheduler.PulledMessage, error) {
 	if s.polled != nil {
 		s.polled(p)

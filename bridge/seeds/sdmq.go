@@ -300,7 +300,11 @@ func (s *sdmq) push(w http.ResponseWriter, r *http.Request) (own, error) {
 	}
 	ctx, stop := context.WithTimeout(r.Context(), s.ops.Timeout)
 	defer stop()
-	return pushed(s.ops.Accept(ctx, api.CallerOf(r), item)[0], true)
+	result := s.ops.Accept(ctx, api.CallerOf(r), item)[0]
+	if result.Problem == nil {
+		w.Header().Set("Location", "/v1/messages/"+result.Answer.UID)
+	}
+	return pushed(result, true)
 }
 
 // pushed returns the answer to a push, of which the id is sdmq's.
@@ -332,10 +336,10 @@ func (s *sdmq) delete(w http.ResponseWriter, r *http.Request) (own, error) {
 
 // restoreOne restores a message from the journal. One that was deleted is scheduled again.
 func (s *sdmq) restoreOne(w http.ResponseWriter, r *http.Request) (own, error) {
-	if err := s.ops.Journaled(); err != nil {
-		return own{}, err
-	}
 	ref, id, err := s.named(r)
+	if err == nil {
+		err = s.ops.Journaled()
+	}
 	if err != nil {
 		return own{}, err
 	}

@@ -330,13 +330,26 @@ func (a *App) Run(ctx context.Context) (err error) {
 		start("clock", func(ctx context.Context) error { return a.watchClock(ctx, a.clock) })
 	}
 
-	edges.Go(func() error { return a.api.Run(edgeCtx, a.listener) })
+	var serving sync.WaitGroup // for callers that may send leases back
+	serve := func(run func() error) {
+		serving.Add(1)
+		edges.Go(func() error {
+			defer serving.Done()
+			return run()
+		})
+	}
+	serve(func() error { return a.api.Run(edgeCtx, a.listener) })
 	if a.probes != nil {
 		edges.Go(func() error { return a.api.RunProbes(edgeCtx, a.probes) })
 	}
 	if a.seeds != nil {
-		edges.Go(func() error { return a.api.RunSeeds(edgeCtx, a.seeds) })
+		serve(func() error { return a.api.RunSeeds(edgeCtx, a.seeds) })
 	}
+	edges.Go(func() error { // webhooks may take longer to stop than these leases last
+		serving.Wait()
+		a.doors.Close()
+		return nil
+	})
 	// The election begins at once, so that /readyz and the log report it however long the store stays unreachable.
 	// Without a prepared store, health.fit prevents a candidacy.
 	edges.Go(func() error { return a.node.Run(edgeCtx) })
@@ -359,7 +372,6 @@ func (a *App) Run(ctx context.Context) (err error) {
 	})
 	a.log.Info().Str("address", a.listener.Addr().String()).Str("version", a.options.Version).Msg("serving http")
 	edgeErr := edges.Wait()
-	a.doors.Close()
 	stopInner(errStopped)
 	innerErr := inner.Wait()
 	stopJournal()

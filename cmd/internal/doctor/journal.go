@@ -133,7 +133,7 @@ func (d *database) variables() {
 	f := facts(d.Variables)
 	have := cmp.Or(number(d.Session["max_allowed_packet"]), number(f["max_allowed_packet"]))
 	d.apply(mysqlRules, f.with("version", d.Server, "fit", yes(d.Unfit == nil),
-		"mariadb", yes(strings.Contains(d.Server, "MariaDB")), "wait_timeout", d.Session["wait_timeout"],
+		"mariadb", yes(strings.Contains(d.Server, "MariaDB")), "wait_timeout", cmp.Or(d.Session["wait_timeout"], "0"),
 		"max_allowed_packet", strconv.FormatInt(have, 10), "packet", size(have),
 		"least", strconv.FormatInt(d.NeedPacket, 10), "need", size(d.NeedPacket)))
 }

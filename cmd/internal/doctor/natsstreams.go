@@ -114,9 +114,12 @@ func (s *natsSeen) intake(ctx context.Context, streams []link.StreamInfo) {
 			away = append(away, r.Name)
 		}
 	}
-	f.with("intake", "there", "away", shorten(away),
-		"room", fmt.Sprintf("%s in it, %s of %s", plural(int(st.State.Messages), "message"), size(st.State.Bytes),
-			size(st.Config.MaxBytes)))
+	used, most := st.State.Bytes, st.Config.MaxBytes
+	room := plural(int(st.State.Messages), "message") + " in it"
+	if most > 0 {
+		room += fmt.Sprintf(", %s of %s, %d %%", size(used), size(most), share(used, most))
+	}
+	f.with("intake", "there", "away", shorten(away), "room", room, "full", yes(share(used, most) > fullWarn))
 	s.apply(intakeRules, f)
 	s.intakeLeft(ctx, name)
 }

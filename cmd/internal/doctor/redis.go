@@ -103,7 +103,7 @@ var sentinelRules = []rule{
 		"set sentinel announce-ip, or monitor the master by an address that all machines reach"},
 }
 
-const sentinelKnows = "it knows {num-other-sentinels} other Sentinels, quorum {quorum}, master at {ip}:{port}"
+const sentinelKnows = "it knows {others}, quorum {quorum}, master at {ip}:{port}"
 
 // clusterRules hold what a node knows of its Cluster.
 var clusterRules = []rule{
@@ -120,8 +120,7 @@ const (
 		"neither write nor read the buckets in these slots"
 )
 
-// namespaceRules hold what the namespace's first start recorded against the settings. new is
-// yes before it.
+// namespaceRules hold what the namespace's first start recorded against the settings. new is yes before it.
 var namespaceRules = []rule{
 	{"buckets", "new=yes", OK, "namespace {namespace} is new here: the first start will record {buckets}", ""},
 	{"buckets", "recorded!={buckets}", Fail,
@@ -201,7 +200,9 @@ func (p *patient) oneSentinel(ctx context.Context, n *notes, addr string) string
 	for state := range strings.SplitSeq(f["flags"], ",") {
 		f[state] = "yes"
 	}
-	f.with("announced", yes(config.Loopback(f["ip"]+":0")), "local", yes(config.Loopback(addr)))
+	others, _ := strconv.Atoi(f["num-other-sentinels"])
+	f.with("others", plural(others, "other Sentinel"), "num-other-sentinels", strconv.Itoa(others), "announced",
+		yes(config.Loopback(f["ip"]+":0")), "local", yes(config.Loopback(addr)))
 	n.apply(sentinelRules, f)
 	if f.hold(announcedAway) || f["ip"] == "" {
 		return ""

@@ -39,6 +39,9 @@ var redisRules = []rule{
 	// With yes, the default, a node of a Cluster serves no slot once one slot has no node.
 	{"full coverage", "redis_mode=cluster CONFIG=closed", Unknown, closed,
 		"make sure that cluster-require-full-coverage is no; otherwise the loss of one node stops every bucket"},
+	{"full coverage", "redis_mode=cluster cluster-require-full-coverage=", Unknown,
+		"Redis does not show its cluster-require-full-coverage",
+		"make sure that it is no; otherwise the loss of one node stops every bucket"},
 	{"full coverage", "redis_mode=cluster cluster-require-full-coverage!=no", Warn,
 		"cluster-require-full-coverage {cluster-require-full-coverage}",
 		"cluster-require-full-coverage no in redis.conf of every node, and CONFIG SET cluster-require-full-coverage no " +
@@ -83,11 +86,11 @@ var redisRules = []rule{
 		"make room on Redis's disk; the reason is in Redis's log"},
 	{"disk", "", OK, "Redis's last writes succeeded", ""},
 
-	{"replicas", "connected_slaves=0 means!=standalone", Warn, "none: no other server has these messages",
+	{"replicas", "connected_slaves=0| means!=standalone", Warn, "none: no other server has these messages",
 		"give this master a replica"},
 	{"replicas", "connected_slaves>0 aof_enabled!=1 CONFIG=open save=", Warn,
-		"{connected_slaves} of a master that writes nothing to its disk (no append-only file, no save): if it restarts " +
-			"automatically, it comes back empty, and then the replicas delete their data too",
+		"{connected_slaves} connected to a master that writes nothing to its disk (no append-only file, no save): if it " +
+			"restarts automatically, it comes back empty, and then the replicas delete their data too",
 		"appendonly yes on the master, or disable its automatic restart"},
 	{"replicas", "connected_slaves>0", OK, "{connected_slaves} connected", ""},
 

@@ -83,6 +83,47 @@ func TestRules_HoldFactsAgainstValues(t *testing.T) {
 	}
 }
 
+// What a server does not report is no value, and what a rule says fits what it found.
+func TestRules_FitWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		table         []rule
+		facts         facts
+		check         string
+		want          Status
+		says, saysNot string
+	}{
+		{redisRules, facts{"redis_mode": "cluster", "CONFIG": "open", "means": "cluster"}, "full coverage", Unknown,
+			"make sure", ""},
+		{redisRules, facts{"redis_mode": "cluster", "CONFIG": "open", "means": "cluster"}, "replicas", Warn,
+			"no other server", ""},
+		{redisRules, facts{"aof_enabled": "1", "journal.mode": "off"}, "append-only file", OK, "on", ""},
+		{sessionRules, facts{"granted": "20s", "zookeeper.session": "30s", "publish.timeout": "2s", "half": "10s"}, "session",
+			Fail, "set zookeeper.session to 20s", "lower publish.timeout"},
+		{sessionRules, facts{"granted": "2s", "zookeeper.session": "6s", "publish.timeout": "2s", "half": "1s"}, "session",
+			Fail, "lower publish.timeout from 2s to 1s", ""},
+		{memberRules, facts{"registered": "2", "told": "0"}, "settings", "", "", ""},
+		{memberRules, facts{"registered": "2", "told": "1"}, "settings", OK, "1 of 2", ""},
+		{memberRules, facts{"registered": "0", "cluster.instances": "2"}, "instances", OK, "", ""},
+		{mysqlRules, facts{"read_only": "ON", "super_read_only": "ON"}, "writable", Fail, "super_read_only", ""},
+	} {
+		n := &notes{hide: strings.ToLower}
+		n.apply(c.table, c.facts)
+		at := slices.IndexFunc(n.checks, func(one Check) bool { return one.Name == c.check })
+		if at < 0 {
+			if c.want != "" {
+				t.Errorf("%s: no finding, want %s", c.check, c.want)
+			}
+			continue
+		}
+		text := n.checks[at].Found + "; " + n.checks[at].Change
+		if n.checks[at].Status != c.want || !strings.Contains(text, c.says) || c.saysNot != "" && strings.Contains(text,
+			c.saysNot) {
+			t.Errorf("%s of %v: %s %q, want %s with %q", c.check, c.facts, n.checks[at].Status, text, c.want, c.says)
+		}
+	}
+}
+
 // Every check that the code adds is in the list of the page, and no other.
 func TestRules_AndCodeAreAllOnThePage(t *testing.T) {
 	t.Parallel()
@@ -184,9 +225,6 @@ func page() string {
 	for _, table := range tables() {
 		fmt.Fprintf(&b, "%s, %s:\n\n| check | where | finding | change |\n|---|---|---|---|\n", table.group, table.of)
 		for _, r := range table.table {
-			if r.status != Warn && r.status != Fail {
-				continue
-			}
 			where := "else"
 			if r.when != "" {
 				where = "`" + strings.Join(strings.Fields(r.when), "` `") + "`"

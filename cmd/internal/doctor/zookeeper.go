@@ -113,7 +113,7 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 	n.ok("reachable", "%s", found)
 	n.apply(sessionRules, facts{"granted": z.Granted().String(), "zookeeper.session": p.cfg.ZooKeeper.Session.String(),
 		"publish.timeout": p.cfg.Publish.Timeout.String(),
-		"half":            min(p.cfg.Publish.Timeout, z.Granted()/2).String()})
+		"half":            (z.Granted() / 2).String()})
 	if ensemble, err := z.Get(call, "/zookeeper/config"); err == nil {
 		s.voters = votersIn(string(ensemble))
 	}
@@ -126,17 +126,21 @@ func (p *patient) zkServer(ctx context.Context, n *notes, addr string) *zkServer
 // 2 and 20 of their ticks.
 var sessionRules = []rule{
 	{"session", "granted={zookeeper.session}", OK, "{granted}, as asked for", ""},
-	{"session", "granted<{zookeeper.session}", Fail,
-		"tarry asked for {zookeeper.session} and the server grants at most {granted}" + sessionWrong,
-		"set zookeeper.session to {granted}, or change tickTime (maxSessionTimeout, by default 20 ticks) on every server " +
-			"of the ensemble; publish.timeout is at most half of it: lower publish.timeout from {publish.timeout} to {half}"},
+	{"session", "granted<{zookeeper.session} publish.timeout>{half}", Fail, sessionShort,
+		sessionTicks + "; then lower publish.timeout from {publish.timeout} to {half}"},
+	{"session", "granted<{zookeeper.session}", Fail, sessionShort, sessionTicks},
 	{"session", "", Fail,
 		"tarry asked for {zookeeper.session} and the server grants at least {granted}" + sessionWrong,
 		"set zookeeper.session to {granted}, or change tickTime (minSessionTimeout, by default 2 ticks) on every server " +
 			"of the ensemble"},
 }
 
-const sessionWrong = ": takeovers, duplicate windows and publish.timeout are based on the wrong value"
+const (
+	sessionShort = "tarry asked for {zookeeper.session} and the server grants at most {granted}" + sessionWrong
+	sessionTicks = "set zookeeper.session to {granted}, or change tickTime (maxSessionTimeout, by default 20 ticks) on " +
+		"every server of the ensemble"
+	sessionWrong = ": takeovers, duplicate windows and publish.timeout are based on the wrong value"
+)
 
 func lineOf(text, start string) string {
 	for row := range strings.Lines(text) {
@@ -357,6 +361,7 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 		f.with("there", self[0].Address, "here", cmp.Or(p.advertised(), self[0].Address))
 	}
 	var without, other, losses []string
+	told := 0
 	for _, m := range all {
 		if m.Instance != leader && !m.Linked {
 			without = append(without, m.Instance)
@@ -365,14 +370,15 @@ func (p *patient) members(ctx, call context.Context, z *election.Probe) []Check 
 			other = append(other, m.Instance+": "+strings.Join(names, ", "))
 		}
 		if m.Settings != "" {
-			f["told"] = "yes"
+			told++
 		}
 		if m.Restored != "" {
 			losses = append(losses, m.Instance+" found messages missing in Redis and gave them back from the journal: "+
 				m.Restored)
 		}
 	}
-	n.apply(memberRules, f.with("without", shorten(without), "other", shorten(other), "losses", shorten(losses)))
+	n.apply(memberRules, f.with("without", shorten(without), "other", shorten(other), "losses", shorten(losses),
+		"told", strconv.Itoa(told)))
 	return append(n.checks, redis...)
 }
 
@@ -391,14 +397,14 @@ var memberRules = []rule{
 	{"links", "leader!= registered>1", OK, "every standby sees at once that {leader}, which leads, is dead", ""},
 	{"settings", "other!=", Warn, "not as these have them: {other}",
 		"give all instances the same, by a reload or a restart: which of them serves a producer is chance"},
-	{"settings", "told=yes", OK, "the same at all instances", ""},
+	{"settings", "told>0", OK, "as at {told} of {registered} instances", ""},
 	{"losses", "losses!=", Warn, "{losses}",
 		"find out what Redis lost them to: a restart without persistence, an eviction, a failover"},
 	{"instances", "closed!=", Warn, "registered, but not reached from here: {closed}",
 		"set their peer.advertise to addresses that all machines can reach, or open the port"},
 	{"instances", "sick!=", Warn, "{registered} registered: {sick}",
 		"ask each of them why, with tarry cluster --server …"},
-	{"instances", "registered<{cluster.instances}", Warn,
+	{"instances", "registered>0 registered<{cluster.instances}", Warn,
 		"{registered} of the {cluster.instances} that cluster.instances names are registered",
 		"start the others, or change cluster.instances"},
 	{"instances", "", OK, "{registered} registered and reached", ""},
