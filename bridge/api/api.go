@@ -26,7 +26,6 @@ type Config struct {
 	// Ready checks everything that an instance needs, whether leader or standby. If nil, the instance is always ready.
 	Ready func(ctx context.Context) []Check
 
-	Version string // of the binary, for the build metric
 	// Token is the token that clients must send; it has all rights. Tokens are further tokens, each with its own
 	// rights. Without either, anybody may call.
 	Token  string

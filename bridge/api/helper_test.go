@@ -83,8 +83,8 @@ func openTopics(t testing.TB, topics *scheduler.Topics, change ...func(*api.Conf
 	})
 	d := &door{timeline: timeline, log: &syncBuffer{}}
 	cfg := api.Config{Config: ops.Config{Service: instance{heart, leader}, Cluster: &cluster{}, Namespace: "test",
-		Log: zerolog.New(d.log)},
-		Version: "v1.2.3", Gatherer: registry, Registerer: registry, Hosts: []string{"example.com", "a"}}
+		Log: zerolog.New(d.log), Instance: "one", Version: "v1.2.3"},
+		Gatherer: registry, Registerer: registry, Hosts: []string{"example.com", "a"}}
 	for _, f := range change {
 		f(&cfg)
 	}

@@ -55,6 +55,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Difference":      record.Difference{},
 		"RedeliverReport": record.RedeliverReport{},
 		"Cluster":         ops.Cluster{},
+		"Me":              ops.Me{},
 		"Instance":        ops.Instance{},
 		"Ready":           ops.Ready{},
 		"Reject":          ops.Rejected{},

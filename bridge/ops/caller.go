@@ -22,6 +22,8 @@ type Token struct {
 	// that wait for them. Pull are the topics that it may pull from.
 	Push, Pull    []string
 	Read, Operate bool
+	// Blind hides headers and bodies from the rights to read and to operate, and lets neither change them.
+	Blind bool
 }
 
 // Right is the right that an operation requires.
@@ -158,8 +160,19 @@ func (by *Caller) limited() bool {
 	return by.Token != nil && !by.Token.Operate && !by.Token.everywhere()
 }
 
-// MayRead reports whether the caller may see the content of messages, and where tarry runs.
+// MayRead reports whether the caller may see messages of all topics, and where tarry runs.
 func (by *Caller) MayRead() bool { return by.Token == nil || by.Token.Has(RightRead) }
+
+// MaySee reports whether the caller may see headers and bodies of messages.
+func (by *Caller) MaySee() bool { return by.MayRead() && (by.Token == nil || !by.Token.Blind) }
+
+// mayEdit refuses a change of headers or a body by a caller who may not see them.
+func (by *Caller) mayEdit(headers, body bool) error {
+	if by.Token != nil && by.Token.Blind && (headers || body) {
+		return Lacks("to see bodies", "")
+	}
+	return nil
+}
 
 // Viewer returns the caller, or nil if it may see every message. The rights to read and to operate cover all topics;
 // the right to push lets the caller see only the topics that it covers.

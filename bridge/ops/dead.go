@@ -124,6 +124,9 @@ func (in *Requeue) check() error {
 
 // requeue pushes dead messages again.
 func (o *Ops) requeue(ctx context.Context, by *Caller, in *Requeue) (any, error) {
+	if err := by.mayEdit(in.Headers != nil, in.Body != nil); err != nil {
+		return nil, err
+	}
 	how := in.Requeue
 	how.Fit = o.Limits()
 	return o.orderly(ctx, by, &in.DeadOrder, "requeue", o.requeueing,

@@ -203,7 +203,7 @@ func (o *Ops) history(ctx context.Context, by *Caller, in *Named) (*History, err
 	for i := range lives {
 		l := &lives[i]
 		one := Life{UID: l.UID, State: l.State, Due: l.Due, Kind: l.Kind, Other: l.Other, Reason: l.Reason,
-			History: changeAnswers(l, by.MayRead(), message.CeilMilli(o.Now())), Earlier: l.Earlier}
+			History: changeAnswers(l, by, message.CeilMilli(o.Now())), Earlier: l.Earlier}
 		if i > 0 {
 			a.Others = append(a.Others, one)
 			continue
@@ -219,11 +219,13 @@ func (o *Ops) history(ctx context.Context, by *Caller, in *Named) (*History, err
 // changeAnswers returns changes as the caller may see them. A caller that may only push sees the outcome of its message
 // and the time, but not where tarry runs, nor who else changed it. That a message which consumers pull became ready is
 // no change: it shows between those before and after.
-func changeAnswers(l *record.Life, whole bool, now message.Milli) []record.Change {
+func changeAnswers(l *record.Life, by *Caller, now message.Milli) []record.Change {
 	all := make([]record.Change, 0, len(l.Changes))
 	for i, c := range l.Changes {
-		if !whole {
+		if !by.MaySee() {
 			c.Reason, _, _ = strings.Cut(c.Reason, "; content ") // a digest could confirm a guess
+		}
+		if !by.MayRead() {
 			c.Instance, c.Address, c.Term, c.By, c.Stream, c.Sequence = "", "", 0, "", "", 0
 		}
 		all = append(all, c)

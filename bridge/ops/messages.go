@@ -26,7 +26,7 @@ func (o *Ops) get(ctx context.Context, by *Caller, in *Named) (*Info, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !by.MayRead() { // a caller that may only push sees its message's outcome
+	if !by.MaySee() { // a caller that may only push sees its message's outcome
 		info.Headers, info.Body = nil, nil
 	}
 	by.Version = info.Version
@@ -85,6 +85,9 @@ func checkWhen(e *scheduler.Edit) error {
 
 // reschedule changes a waiting message and answers with the actual outcome.
 func (o *Ops) reschedule(ctx context.Context, by *Caller, in *Reschedule) (*Rescheduled, error) {
+	if err := by.mayEdit(in.Headers != nil, in.Body != nil); err != nil {
+		return nil, err
+	}
 	in.Edit.Version, in.Fit = in.Version, o.Limits()
 	return o.amend(ctx, by, &in.Named, in.Edit)
 }

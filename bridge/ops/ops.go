@@ -30,6 +30,8 @@ type Config struct {
 	Clocks func() error
 
 	Namespace string
+	// Instance and Version name the instance and its binary, for callers.
+	Instance, Version string
 	// Prefix is the first part of the intake's subjects, under which no topic may lie.
 	Prefix string
 	// Durable is the durability that the answer to a push promises.
@@ -107,6 +109,7 @@ func (o *Ops) Table() []*Operation {
 			o.requeueRejects).needs(o.rejecting),
 
 		op("why", "read", "GET /v1/why", RightLook, "a look-up", o.why),
+		op("", "", "GET /v1/me", RightNone, "a look-up", o.me),
 		op("cluster", "read", "GET /v1/cluster", RightRead, "a look-up", o.cluster),
 		op("resign", "admin", "POST /v1/cluster/resign", RightOperate, "a resign", o.resign),
 		op("forget", "admin", "DELETE /v1/cluster/instances/{instance}", RightOperate, "a forget", o.forget),

@@ -64,8 +64,11 @@ type RejectName struct {
 }
 
 // reject answers with one reject, including headers and body.
-func (o *Ops) reject(ctx context.Context, _ *Caller, in *RejectName) (*Rejected, error) {
+func (o *Ops) reject(ctx context.Context, by *Caller, in *RejectName) (*Rejected, error) {
 	one, err := o.Rejects.Get(ctx, in.Sequence)
+	if !by.MaySee() {
+		one.Headers, one.Body, one.BodyBase64 = nil, nil, nil
+	}
 	return &one, err
 }
 

@@ -337,7 +337,7 @@ func (s *camellia) send(ctx context.Context, r *http.Request, f *form) (camellia
 
 // shown is message for a look-up: a caller that may only push sees no content.
 func (s *camellia) shown(r *http.Request, i *message.Info, row bool) *camelliaMessage {
-	if !api.CallerOf(r).MayRead() {
+	if !api.CallerOf(r).MaySee() {
 		i.Body = nil
 	}
 	return s.message(i, row)

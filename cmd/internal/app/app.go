@@ -230,11 +230,12 @@ func (a *App) wireHTTP() (err error) {
 	a.api, err = api.New(api.Config{
 		Config: ops.Config{
 			Service: a.instance, Webhooks: a.webhooks.View, Cluster: a.cluster, Clocks: a.health.clocksErr,
-			Namespace: a.cfg.Namespace, Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
+			Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Version: a.options.Version,
+			Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),
 			Now: a.clock.Now, MaxPayload: a.conn.MaxPayload, SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
 		},
-		Ready: a.health.checks, Version: a.options.Version, Token: a.cfg.HTTP.Token.Reveal(),
+		Ready: a.health.checks, Token: a.cfg.HTTP.Token.Reveal(),
 		Tokens: tokensOf(a.cfg.HTTP.Tokens), SeedsToken: a.cfg.Seeds.Token,
 		TLS: secure, Hosts: a.cfg.HTTP.Hosts, Proxies: proxies, MaxBody: a.cfg.HTTP.BodyLimit,
 		StopTimeout: a.cfg.Stop.Timeout,

@@ -44,7 +44,8 @@ func (a *App) apply(next config.Serve) error {
 func tokensOf(list []config.Token) []api.Token {
 	all := make([]api.Token, len(list))
 	for i, t := range list {
-		all[i] = api.Token{Name: t.Name, Hash: t.Hash(), Push: t.Push, Pull: t.Pull, Read: t.Read, Operate: t.Operate}
+		all[i] = api.Token{Name: t.Name, Hash: t.Hash(), Push: t.Push, Pull: t.Pull, Read: t.Read, Operate: t.Operate,
+			Blind: !t.Bodies}
 	}
 	return all
 }

@@ -22,6 +22,7 @@ func TestHistory_SaysWhoChangedWhat(t *testing.T) {
 	for name, token := range map[string]config.Token{"shop": {Push: []string{"pay.>"}},
 		"on-call": {Push: []string{">"}, Read: true}} {
 		token.Name, token.SHA256 = name, config.Secret(fmt.Sprintf("%x", sha256.Sum256([]byte(name))))
+		token.Bodies = true
 		with.HTTP.Tokens = append(with.HTTP.Tokens, token)
 	}
 	a := start(t, with)

@@ -452,5 +452,10 @@ func helps() map[string]help {
 				"verify, redeliver, resign; includes read",
 			"",
 		},
+		"Token.Bodies": {
+			"with read or operate: it may see headers and bodies; false hides them from it, and keeps it from " +
+				"changing them",
+			"",
+		},
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
+	"encoding/json"
 	"fmt"
 	"reflect"
 	"strings"
@@ -251,6 +252,22 @@ type Token struct {
 	// it may act as an operator, on all topics: change many messages, dead messages, pause, restore, verify,
 	// redeliver, resign; includes read
 	Operate bool `setting:"operate" default:"false"`
+	// with read or operate: it may see headers and bodies; false hides them from it, and keeps it from changing them
+	Bodies bool `setting:"bodies" default:"true"`
+}
+
+// MarshalJSON is for the digest that instances compare. It leaves bodies out where nothing is hidden, so that an
+// instance of before has the same digest.
+func (t Token) MarshalJSON() ([]byte, error) {
+	type plain Token
+	shown := struct {
+		plain
+		Bodies *bool `json:",omitempty"`
+	}{plain: plain(t)}
+	if !t.Bodies {
+		shown.Bodies = &t.Bodies
+	}
+	return json.Marshal(shown)
 }
 
 // Hash is the SHA-256 of the token.

@@ -33,8 +33,8 @@ func TestTokensComeFromTheFileAndFromAFileOfTheirOwn(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := []Token{
-		{Name: "shop", SHA256: Secret(hashOf(1)), Push: []string{"orders.>", "mail.*"}, Read: true},
-		{Name: "ops", SHA256: Secret(strings.ToUpper(hashOf(2))), Push: []string{">", "a.*"}, Operate: true},
+		{Name: "shop", SHA256: Secret(hashOf(1)), Push: []string{"orders.>", "mail.*"}, Read: true, Bodies: true},
+		{Name: "ops", SHA256: Secret(strings.ToUpper(hashOf(2))), Push: []string{">", "a.*"}, Operate: true, Bodies: true},
 	}
 	if !reflect.DeepEqual(s.HTTP.Tokens, want) {
 		t.Errorf("got %+v\nwant %+v", s.HTTP.Tokens, want)
