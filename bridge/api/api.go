@@ -119,6 +119,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Ready == nil {
 		cfg.Ready = func(context.Context) []Check { return nil }
 	}
+	if cfg.Overview == nil {
+		cfg.Overview = func(context.Context) ops.Overview { return ops.Overview{Conditions: []ops.Condition{}} }
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

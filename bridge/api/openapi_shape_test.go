@@ -56,6 +56,8 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"RedeliverReport": record.RedeliverReport{},
 		"Cluster":         ops.Cluster{},
 		"Me":              ops.Me{},
+		"Overview":        ops.Overview{},
+		"Condition":       ops.Condition{},
 		"Instance":        ops.Instance{},
 		"Ready":           ops.Ready{},
 		"Reject":          ops.Rejected{},

@@ -26,6 +26,8 @@ type Config struct {
 	JournalMode string
 	// Checks returns everything that the instance needs, with the reasons of failures, for cluster.
 	Checks func(ctx context.Context) []Check
+	// Overview reads how all does, its conditions the worst first.
+	Overview func(ctx context.Context) Overview
 	// Clocks returns an error while no majority of clocks votes, for cluster. nil returns none.
 	Clocks func() error
 
@@ -110,6 +112,7 @@ func (o *Ops) Table() []*Operation {
 
 		op("why", "read", "GET /v1/why", RightLook, "a look-up", o.why),
 		op("", "", "GET /v1/me", RightNone, "a look-up", o.me),
+		op("overview", "read", "GET /v1/overview", RightRead, "a look-up", o.overview),
 		op("cluster", "read", "GET /v1/cluster", RightRead, "a look-up", o.cluster),
 		op("resign", "admin", "POST /v1/cluster/resign", RightOperate, "a resign", o.resign),
 		op("forget", "admin", "DELETE /v1/cluster/instances/{instance}", RightOperate, "a forget", o.forget),

@@ -3,6 +3,7 @@ package lead
 import (
 	"context"
 	"fmt"
+	"math"
 	"slices"
 	"time"
 
@@ -13,17 +14,47 @@ import (
 // ParkedLanes lists the lanes that hold messages back, by name. On the leader it leaves out lanes that are open again
 // and only being emptied.
 func (r *Leader) ParkedLanes(ctx context.Context) ([]scheduler.Parked, error) {
+	lanes, err := r.HeldLanes(ctx, math.MaxInt)
+	parked := make([]scheduler.Parked, len(lanes))
+	for i, l := range lanes {
+		parked[i] = scheduler.Parked{Lane: l.Lane, Why: l.Why.Detail}
+	}
+	return parked, err
+}
+
+// HeldLane is a lane that holds messages back, and why.
+type HeldLane struct {
+	Lane message.Lane
+	Why  message.Why
+}
+
+// HeldLanes returns the first lanes that hold messages back, of pauses too, by name.
+func (r *Leader) HeldLanes(ctx context.Context, limit int) (all []HeldLane, err error) {
 	names, err := r.lanes(ctx)
 	if err != nil {
 		return nil, err
 	}
-	parked := make([]scheduler.Parked, 0, len(names))
+	call, stop := context.WithTimeout(ctx, r.cfg.CallTimeout)
+	defer stop()
+	pauses, _, err := r.cfg.Timeline.Pauses(call)
+	if err != nil {
+		return nil, scheduler.Looked("list pauses", err)
+	}
 	for _, name := range names {
+		if len(all) == limit {
+			break
+		}
+		why := r.Why(name, "")
+		if at := slices.IndexFunc(pauses, func(p scheduler.Pause) bool {
+			return message.LanePaused.Lane(p.Pattern) == name
+		}); at >= 0 {
+			why = pauses[at].Why(0)
+		}
 		if r.holdsBack(name) {
-			parked = append(parked, scheduler.Parked{Lane: name, Why: r.Why(name, "").Detail})
+			all = append(all, HeldLane{name, why})
 		}
 	}
-	return parked, nil
+	return all, nil
 }
 
 // ParkedTopics returns why messages are held back, for those of the given topics that have such messages.

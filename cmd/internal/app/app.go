@@ -71,6 +71,8 @@ type App struct {
 	doors      *seeds.Doors
 	pulled     seeds.Stats
 	health     *health
+	figures    *figures
+	viewing    viewing
 	same       *sameStore
 	recovery   *journal.Recovery
 	mending    atomic.Pointer[journal.Mender] // of the last leadership
@@ -112,7 +114,7 @@ func join(o *opened) (a *App, err error) {
 			return nil, err
 		}
 	}
-	a.registry.MustRegister(newBacklog(a), newChecks(a.health))
+	a.registry.MustRegister(newBacklog(a.figures), newChecks(a.health))
 	return a, nil
 }
 
@@ -138,6 +140,7 @@ func (a *App) wireScheduler() (err error) {
 	a.same = &sameStore{opened: a.opened}
 	a.gate = &gate{same: a.same}
 	a.health = newHealth(a)
+	a.figures = &figures{a: a}
 	a.roster = &roster{a: a, cfg: a.cfg}
 	a.leader, err = lead.New(lead.Config{
 		Timeline: a.store, Publisher: a.publisher, Clock: a.clock, Topics: a.topics, Journal: a.answers(),
@@ -229,7 +232,7 @@ func (a *App) wireHTTP() (err error) {
 	}
 	a.api, err = api.New(api.Config{
 		Config: ops.Config{
-			Service: a.instance, Webhooks: a.webhooks.View, Cluster: a.cluster, Clocks: a.health.clocksErr,
+			Service: a.instance, Webhooks: a.webhooks.View, Cluster: a.cluster, Clocks: a.health.clocksErr, Overview: a.overview,
 			Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Version: a.options.Version,
 			Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),

@@ -37,6 +37,8 @@ type holding struct {
 	// closed lists the buckets that accept no push, ascending, and why the first of them does not.
 	closed []message.Bucket
 	why    error
+	// filling is how many of them wait for the leader to certify the server run, and to fill them from the journal.
+	filling int
 	// whole reports that all buckets have answered once; logged, that the current fault has been logged.
 	whole, logged bool
 }
@@ -147,6 +149,7 @@ func (h *health) lookAtStore(ctx context.Context) holding {
 			seen.close(bucket, fmt.Errorf("bucket %d does not answer: %w", bucket, s.Err))
 		} else if s.Number == 0 || s.Run != s.Now {
 			seen.close(bucket, fmt.Errorf("bucket %d waits for the leader to certify the server run", bucket))
+			seen.filling++
 		}
 	}
 	return seen

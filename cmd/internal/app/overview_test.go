@@ -1,0 +1,102 @@
+package app_test
+
+import (
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// overview waits until an instance tells these conditions, as "level word", and no others.
+func (i *instance) overview(level ops.Level, want ...string) (o ops.Overview) {
+	i.t.Helper()
+	lab.Eventually(i.t, 30*time.Second, func() error {
+		o = ops.Overview{}
+		status, err := i.get("/v1/overview", &o)
+		if err != nil {
+			return err
+		}
+		var got []string
+		for _, c := range o.Conditions {
+			got = append(got, string(c.Level)+" "+c.Word)
+		}
+		if status != http.StatusOK || o.Level != level || !slices.Equal(got, want) {
+			return fmt.Errorf("%d %s %q, want %s %q", status, o.Level, got, level, want)
+		}
+		return nil
+	})
+	return o
+}
+
+// What is away is told while it is, and not after.
+func TestOverview_TellsWhatIsAwayWhileItIs(t *testing.T) {
+	t.Parallel()
+	natsSrv, redisSrv, zkSrv, db := lab.NewNATS(t), lab.NewRedis(t), lab.NewZooKeeper(t), lab.SharedMariaDB(t)
+	through := func(addr string) *lab.Proxy { return lab.NewProxy(t, addr) }
+	nats, redis, zk, sql := through(strings.TrimPrefix(natsSrv.URL(), "nats://")), through(redisSrv.Addr),
+		through(zkSrv.Addr), through(db.Addr)
+	cfg := journaled(settings(t, "nats://"+nats.Addr, redis.Addr, zk.Addr, "seen", "a"), "sync",
+		strings.Replace(db.Database(t), db.Addr, sql.Addr, 1))
+	a := start(t, cfg)
+	a.ready()
+	well := []string{"warn no_standby"}
+	first := a.overview(ops.LevelWarn, well...)
+	if first.Leader == nil || first.Leader.Instance != "a" || first.Instances != 1 || first.Healthy != 1 ||
+		first.Term == 0 ||
+		first.Namespace != "seen" || first.Instance != "a" || first.Messages == nil || first.Journal.Lag == nil {
+		t.Errorf("%+v", first)
+	}
+	for word, proxy := range map[string]*lab.Proxy{ops.CondStoreAway: redis, ops.CondNATSAway: nats,
+		ops.CondElectionUnknown: zk, ops.CondJournalAway: sql} {
+		proxy.Cut()
+		proxy.Stall()
+		lab.Eventually(t, 30*time.Second, func() error {
+			var o ops.Overview
+			if status, err := a.get("/v1/overview", &o); err != nil || status != http.StatusOK || o.Level != ops.LevelStop ||
+				!slices.ContainsFunc(o.Conditions, func(c ops.Condition) bool { return c.Word == word }) {
+				return fmt.Errorf("%d %+v, %v, want %s", status, o.Conditions, err, word)
+			}
+			return nil
+		})
+		proxy.Heal()
+		a.overview(ops.LevelWarn, well...)
+	}
+}
+
+// What holds messages back is told by name, with who did it and how many it holds.
+func TestOverview_TellsWhatHoldsMessagesBack(t *testing.T) {
+	t.Parallel()
+	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)
+	a := start(t, settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "heldup", "a"))
+	a.ready()
+	b := start(t, settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "heldup", "b"))
+	b.ready()
+	a.overview(ops.LevelWell, "note journal_off")
+	if resp, err := http.Post("http://"+a.Addr().String()+"/v1/topics/heldup.mail/pause", "", nil); err != nil ||
+		resp.StatusCode != http.StatusOK {
+		t.Fatal(resp, err)
+	}
+	long := time.Now().Add(-time.Minute).Format(time.RFC3339)
+	for _, push := range []string{`{"topic":"heldup.mail","body":"1"`, `{"topic":"heldup.mail","body":"2"`,
+		`{"topic":"heldup.nobody","body":"3"`, `{"topic":"heldup.pulled","deliver":"pull","body":"4"`} {
+		a.push(push + `,"at":"` + long + `"}`)
+	}
+	for _, i := range []*instance{a, b} { // each knows it
+		o := i.overview(ops.LevelHeld, "held unpulled", "held no_listener", "held paused", "note journal_off")
+		for at, want := range []string{" 1 ", "heldup.nobody 1 ", "heldup.mail 2 127.0.0.1"} {
+			c := o.Conditions[at]
+			if got := fmt.Sprintf("%s %d %s", c.Name, c.Count, c.By); got != want || c.Oldest == 0 || c.Since == 0 ||
+				c.Detail == "" {
+				t.Errorf("%+v, want %q", c, want)
+			}
+		}
+		if o.Messages.Ready != 1 || o.Messages.Waiting != 3 || len(o.Overdue) != 3 {
+			t.Errorf("%+v %+v", o.Messages, o.Overdue)
+		}
+	}
+}

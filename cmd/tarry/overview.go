@@ -1,0 +1,59 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
+)
+
+func newOverview(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "overview",
+		Short: "Say whether all is well and, if not, why",
+		Long: `Say whether all is well and, if not, why: the worst first. If something is not accepted, or does not leave, the
+exit code is 1, for monitors.`,
+		Args: noArgs,
+	}
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		seen, raw, err := get[ops.Overview](c, cmd, "/v1/overview")
+		if err != nil {
+			return answered(err, c.json)
+		}
+		text := overviewText(c.clock, &seen)
+		if seen.Level == ops.LevelStop {
+			return c.fails(exitFailed, raw, text)
+		}
+		return c.show(raw, text)
+	})
+}
+
+func overviewText(t clock, o *ops.Overview) string {
+	var b strings.Builder
+	if o.Level == ops.LevelWell {
+		b.WriteString("all is well\n")
+	}
+	for i := range o.Conditions {
+		c := &o.Conditions[i]
+		fmt.Fprintf(&b, "%-5s %s", c.Level, printable(c.Detail, ""))
+		if c.Count > 0 {
+			fmt.Fprintf(&b, ", %d", c.Count)
+		}
+		if c.Oldest > 0 {
+			fmt.Fprintf(&b, ", the oldest since %s", t.at(ops.FormatTime(int64(c.Oldest))))
+		}
+		if c.By != "" {
+			b.WriteString(", by " + printable(c.By, ""))
+		}
+		fmt.Fprintf(&b, " (%s)\n", c.Word)
+	}
+	if m := o.Messages; m != nil {
+		fmt.Fprintf(&b, "%d waiting, %d ready, %d in flight, %d dead\n", m.Waiting, m.Ready, m.InFlight, m.Dead)
+	}
+	if o.Leader != nil {
+		fmt.Fprintf(&b, "%s leads, %d of %d instances could\n", o.Leader.Instance, o.Healthy, o.Instances)
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
