@@ -52,6 +52,9 @@ type Counting interface {
 	// Totals counts the messages of every bucket, and those that are due at now. A store may stop counting due messages
 	// at MaxOverdue.
 	Totals(ctx context.Context, now message.Milli) ([]Total, error)
+	// Falls counts, for each of the ascending times but the last, the waiting messages that are due from it until before
+	// the next. The times lie ahead: what is overdue is not all counted, nor where it waits.
+	Falls(ctx context.Context, times []message.Milli) ([]int, error)
 }
 
 // Pausing is the part of the timeline that keeps the pauses. Every instance changes them, and the leader reads them.

@@ -26,7 +26,6 @@ var journalCalls = []struct{ method, target, body string }{
 	{"GET", "/v1/messages/a/history?key=k", ""},
 	{"POST", "/v1/messages/a/restore", ""},
 	{"POST", "/v1/messages/a/restore?key=k", `{"dry_run":true}`},
-	{"GET", "/v1/forecast", ""},
 	{"GET", "/v1/forecast?topic=a.b&step=1h&until=10d", ""},
 	{"POST", "/v1/restore", ""},
 	{"POST", "/v1/restore", `{"overdue":false,"topic":"a.b","dry_run":true,"rate":10}`},
@@ -316,19 +315,19 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 		{From: from, Count: 5}, {From: from + 120_000, Count: 6}}}
 	d := open(t, keeping(j))
 	a := call(t, d, "GET", "/v1/forecast?topic=a.b&until=150s", "").want(t, 200, "")
-	want := `{"overdue":7,"steps":[{"from":"2030-01-31T12:00:00.001Z","count":5},{"from":"2030-01-31T12:01:00.001Z",` +
-		`"count":0},{"from":"2030-01-31T12:02:00.001Z","count":6}]}` + "\n"
+	want := `{"source":"journal","overdue":7,"steps":[{"from":"2030-01-31T12:00:00.001Z","count":5},` +
+		`{"from":"2030-01-31T12:01:00.001Z","count":0},{"from":"2030-01-31T12:02:00.001Z","count":6}]}` + "\n"
 	if a.raw != want {
 		t.Errorf("got %s", a.raw)
 	}
 	for query, want := range map[string]record.ForecastQuery{
-		"":                                    {From: from, Until: from + 3_600_000, Step: 60_000},
 		"?step=1s&until=10000s":               {From: from, Until: from + 10_000_000, Step: 1000},
-		"?step=90s":                           {From: from, Until: from + 3_600_000, Step: 90_000},
+		"?topic=x&step=90s":                   {Topic: "x", From: from, Until: from + 3_600_000, Step: 90_000},
 		"?topic=x&until=2030-01-31T13:00:00Z": {Topic: "x", From: from, Until: from + 3_600_000 - 1, Step: 60_000},
 		"?topic=a.*.%3E":                      {Pattern: "a.*.>", From: from, Until: from + 3_600_000, Step: 60_000},
-		"?until=1896094800000":                {From: from, Until: from + 3_600_000 - 1, Step: 60_000},
-		"?step=3653d&until=3653d":             {From: from, Until: from + 3653*86_400_000, Step: 3653 * 86_400_000},
+		"?topic=x&until=1896094800000":        {Topic: "x", From: from, Until: from + 3_600_000 - 1, Step: 60_000},
+		"?topic=x&step=3653d&until=3653d": {Topic: "x", From: from, Until: from + 3653*86_400_000,
+			Step: 3653 * 86_400_000},
 	} {
 		call(t, d, "GET", "/v1/forecast"+query, "").want(t, 200, "")
 		if j.last() != want {
@@ -339,6 +338,37 @@ func TestForecast_CountsByStepsAndTheOverdueApart(t *testing.T) {
 	if overdue.Topic != "a.b" || overdue.Until != from || overdue.From > -62_000_000_000_000 ||
 		overdue.Step != overdue.Until-overdue.From {
 		t.Errorf("the overdue were asked for as %+v", overdue)
+	}
+}
+
+// The store counts the messages of all topics, with a journal and without.
+func TestForecast_OfAllTopicsIsTheStores(t *testing.T) {
+	t.Parallel()
+	from := message.CeilMilli(noon)
+	off := func(c *api.Config) { c.Now = func() time.Time { return noon } }
+	for name, change := range map[string]func(*api.Config){"off": off, "on": keeping(&journal{})} {
+		s := &steering{}
+		d := open(t, with(service{steering: s}), change)
+		a := call(t, d, "GET", "/v1/forecast?until=150s", "").want(t, 200, "")
+		want := `{"source":"store","overdue":7,"steps":[{"from":"2030-01-31T12:00:00.001Z","count":0},` +
+			`{"from":"2030-01-31T12:01:00.001Z","count":1},{"from":"2030-01-31T12:02:00.001Z","count":2}]}` + "\n"
+		if a.raw != want {
+			t.Errorf("%s: %s", name, a.raw)
+		}
+		// The last step ends with the forecast.
+		if asked := fmt.Sprint(s.take()...); asked != fmt.Sprint([]message.Milli{from, from + 60_000, from + 120_000,
+			from + 150_000}) {
+			t.Errorf("%s: asked for %s", name, asked)
+		}
+		call(t, d, "GET", "/v1/forecast?step=5s", "").want(t, 200, "")
+		s.err = scheduler.ErrUnavailable
+		call(t, d, "GET", "/v1/forecast", "").want(t, 503, "unavailable")
+	}
+	without := open(t)
+	call(t, without, "GET", "/v1/forecast?topic=a", "").want(t, 501, "needs_journal")
+	a := call(t, without, "GET", "/v1/forecast?step=4s", "").want(t, 400, "invalid_step")
+	if !strings.Contains(a.detail(), "720") {
+		t.Error(a.raw)
 	}
 }
 

@@ -419,6 +419,7 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			d.ask(t, without, asked(t, method, target, body), "")
 			d.ask(t, panicking, asked(t, method, target, body), "")
 		})
+		d.ask(t, without, asked(t, "GET", "/v1/forecast?topic=a", ""), "")
 	})
 	t.Run("long operations", func(t *testing.T) { longAsDescribed(t, d) })
 

@@ -2,6 +2,7 @@ package api_test
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -150,6 +151,18 @@ func (s *steering) TopicCount(_ context.Context, topic string) (scheduler.TopicC
 	}
 	return scheduler.TopicCount{Topic: topic}, s.err
 }
+
+// Falls goes by the number of the span.
+func (s *steering) Falls(_ context.Context, times []message.Milli) (int, []int, error) {
+	s.note(fallsAsked(fmt.Sprint(times)))
+	counts := make([]int, len(times)-1)
+	for i := range counts {
+		counts[i] = i
+	}
+	return 7, counts, s.err
+}
+
+type fallsAsked string
 
 // TopicCounts goes by what counts holds, which stands by name.
 func (s *steering) TopicCounts(_ context.Context, after string, limit int) ([]scheduler.TopicCount, error) {

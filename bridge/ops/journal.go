@@ -158,13 +158,49 @@ func (in *Forecast) query(now time.Time) (f record.ForecastQuery, err error) {
 // steps returns the number of steps until the end; the last may be shorter.
 func steps(f record.ForecastQuery) int { return int((f.Until - f.From + f.Step - 1) / f.Step) }
 
-// forecast counts the messages that fall due, step by step, including empty steps.
+// forecast counts the messages that fall due, step by step, including empty steps. Those of all topics the store
+// counts, which knows them without a lag and without a journal.
 func (o *Ops) forecast(ctx context.Context, _ *Caller, in *Forecast) (*record.Outlook, error) {
 	f, err := in.query(o.Now())
 	if err != nil {
 		return nil, err
 	}
-	a := &record.Outlook{Steps: make([]record.Forecast, steps(f))}
+	n := steps(f)
+	if in.Topic == "" && n <= MaxFalls {
+		return o.falls(ctx, f, n)
+	}
+	if err := o.Journaled(); err != nil {
+		if in.Topic != "" {
+			return nil, err
+		}
+		return nil, Refuse(http.StatusBadRequest, WordStep, "step makes %d steps until %s, the limit without a journal is %d",
+			n, FormatTime(int64(f.Until)), MaxFalls)
+	}
+	return o.journaledForecast(ctx, f)
+}
+
+// MaxFalls is how many steps of a forecast the store counts.
+const MaxFalls = 720
+
+// falls counts in the store the messages of all topics, in n steps.
+func (o *Ops) falls(ctx context.Context, f record.ForecastQuery, n int) (*record.Outlook, error) {
+	a := &record.Outlook{Source: "store", Steps: make([]record.Forecast, n)}
+	times := make([]message.Milli, 0, n+1)
+	for i := range a.Steps {
+		a.Steps[i].From = f.From + message.Milli(i)*f.Step
+		times = append(times, a.Steps[i].From)
+	}
+	overdue, counts, err := o.Service.Falls(ctx, append(times, f.Until))
+	a.Overdue = overdue
+	for i, count := range counts {
+		a.Steps[i].Count = count
+	}
+	return a, err
+}
+
+// journaledForecast counts messages that wait by the journal, of one topic or in more steps.
+func (o *Ops) journaledForecast(ctx context.Context, f record.ForecastQuery) (*record.Outlook, error) {
+	a := &record.Outlook{Source: "journal", Steps: make([]record.Forecast, steps(f))}
 	for i := range a.Steps {
 		a.Steps[i].From = f.From + message.Milli(i)*f.Step
 	}

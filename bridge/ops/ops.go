@@ -97,7 +97,7 @@ func (o *Ops) Table() []*Operation {
 		op("list", "read", "GET /v1/messages", RightRead, "a list", o.list).asks("journal").needs(o.Journaled),
 		op("history", "read", "GET /v1/messages/{id}/history", RightLook, "a look-up",
 			o.history).asks("journal").needs(o.Journaled),
-		op("forecast", "read", "GET /v1/forecast", RightRead, "a forecast", o.forecast).asks("journal").needs(o.Journaled),
+		op("forecast", "read", "GET /v1/forecast", RightRead, "a forecast", o.forecast).asks("store"),
 		op("restore_one", "admin", "POST /v1/messages/{id}/restore", RightOperate, "the restore of one message",
 			o.restoreOne).long().needs(o.Journaled),
 		op("restore", "admin", "POST /v1/restore", RightOperate, "a restore", o.restore).long().needs(o.Journaled),

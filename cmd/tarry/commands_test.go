@@ -66,6 +66,12 @@ func (scripted) SettleHeld(context.Context, scheduler.Ref, scheduler.Verb) (sche
 	return scheduler.Settled{}, nil
 }
 
+func (scripted) Falls(_ context.Context, times []message.Milli) (int, []int, error) {
+	counts := make([]int, len(times)-1)
+	counts[min(1, len(counts)-1)] = 3
+	return 2, counts, nil
+}
+
 func (scripted) PullCounts(context.Context, []string, []time.Duration) ([]scheduler.PullCount, error) {
 	return nil, nil
 }

@@ -320,7 +320,7 @@ func why(t clock, c *record.Change) string {
 func newForecast(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "forecast",
-		Short:   "Count the messages that fall due, step by step; needs the journal",
+		Short:   "Count the messages that fall due, step by step; with a topic it needs the journal",
 		Example: `  tarry forecast --topic orders.remind --step 1h --until 7d`,
 		Args:    noArgs,
 	}

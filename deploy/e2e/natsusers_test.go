@@ -225,10 +225,11 @@ func readerCan(t *testing.T, nc *nats.Conn) {
 		"rejects": `"rejects":`,
 		"reject":  "invalid_sequence",
 		"cluster": `"leader":{`,
-		"list":    "needs_journal", "history": "needs_journal", "forecast": "needs_journal", // the journal is off here
+		"list":    "needs_journal", "history": "needs_journal", // the journal is off here
 	} {
 		asked(t, nc, "tarry.shop.read."+call, "", want)
 	}
+	asked(t, nc, "tarry.shop.read.forecast", `{"topic":"a"}`, "needs_journal")
 	asked(t, nc, "$SRV.INFO.tarry", "", "tarry.shop.admin.pause") // as nats micro info
 }
 
@@ -237,6 +238,7 @@ func operatorCan(t *testing.T, nc *nats.Conn) {
 	for _, c := range [][3]string{
 		{"api.push", push, `"state":"waiting"`}, {"api.get", `{"id":"operated"}`, "orders.z"},
 		{"api.reschedule", `{"id":"operated","delay":"2h"}`, "waiting"},
+		{"read.forecast", `{"step":"3h","until":"3h"}`, `{"source":"store","overdue":0,"steps":[{`},
 		{"api.cancel_many", `{"topic":"orders.z"}`, `"done":1`}, {"read.topics", ``, `"topics":`},
 		{"admin.pause", `{"topic":"orders.z"}`, `"by":"nats"`},
 		{"admin.resume", `{"topic":"orders.z"}`, `"paused":false`},

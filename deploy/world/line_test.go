@@ -223,6 +223,12 @@ func (l *line) Totals(ctx context.Context, now message.Milli) ([]scheduler.Total
 	})
 }
 
+func (l *line) Falls(ctx context.Context, times []message.Milli) ([]int, error) {
+	return call(ctx, &l.access, "falls", false, func(ctx context.Context) ([]int, error) {
+		return l.at().Falls(ctx, times)
+	})
+}
+
 func (l *line) Pauses(ctx context.Context) ([]scheduler.Pause, message.Milli, error) {
 	return call2(ctx, &l.access, "pauses", false,
 		func(ctx context.Context) ([]scheduler.Pause, message.Milli, error) {

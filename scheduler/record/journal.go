@@ -180,6 +180,8 @@ type Forecast struct {
 // Outlook counts the messages that fall due in each step from now on. Overdue counts those that should have left
 // already.
 type Outlook struct {
+	// Source is who counted: store or journal.
+	Source  string     `json:"source"`
 	Overdue int        `json:"overdue"`
 	Steps   []Forecast `json:"steps"`
 }

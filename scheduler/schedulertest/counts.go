@@ -110,6 +110,50 @@ var countPromises = []promise{
 			message.HoldRate:   {Count: 1, Overdue: 1, Oldest: due(1)},
 		}}, other)
 	}},
+	{name: "falls count what is due within spans, whoever gets it and whatever its priority", check: func(t *trial) {
+		at := func(ms int) message.Milli { return Start.Add(time.Duration(ms) * time.Millisecond) }
+		falls := func(times []message.Milli, want ...int) {
+			t.Helper()
+			for range 2 {
+				got, err := t.tl.Falls(t.Context(), times)
+				t.must("falls", err)
+				if !slices.Equal(got, want) {
+					t.Fatalf("%v: got %v, want %v", times, got, want)
+				}
+			}
+		}
+		falls(nil)
+		falls([]message.Milli{at(0)})
+		edges := []message.Milli{at(1000), at(2000), at(2001), at(9000)}
+		falls(edges, 0, 0, 0)
+		number := 0
+		add := func(ms int, options ...With) {
+			number++
+			t.one(Message(number, append(options, DueIn(time.Duration(ms)*time.Millisecond))...))
+		}
+		for _, ms := range []int{999, 1000, 1999, 2000, 2001, 8999, 9000} { // at an edge, and on both sides of it
+			for _, priority := range []uint8{0, 255} {
+				add(ms, Priority(priority))
+				add(ms, Priority(priority), ForPull())
+			}
+		}
+		falls(edges, 8, 4, 8)
+		add(1500, ForPull(), Keyed("key"), inLine)
+		add(1600, ForPull(), Keyed("key"), inLine) // it waits behind the other
+		falls(edges, 10, 4, 8)
+		many := []message.Milli{at(0)} // more than one script counts
+		for i := range 721 {
+			many = append(many, at(100*(i+1)))
+		}
+		got, err := t.tl.Falls(t.Context(), many)
+		sum := 0
+		for _, n := range got {
+			sum += n
+		}
+		if t.must("falls", err); len(got) != 721 || sum != number || got[9] != 4 || got[90] != 4 {
+			t.Fatalf("of %d messages %d fall in %v", number, sum, got)
+		}
+	}},
 	{name: "the oldest of a lane is known by its own due, however often it was probed", check: func(t *trial) {
 		const lane = "core:orders.7"
 		due := func(s int) message.Milli { return Start.Add(time.Duration(s) * time.Second) }

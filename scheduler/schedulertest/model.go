@@ -201,6 +201,9 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	}
 	v.totals, err = tl.Totals(m.ctx, m.now)
 	line("totals %+v%s", v.totals, short(err))
+	falls, err := tl.Falls(m.ctx, []message.Milli{m.now + 1, m.now + 2, m.now.Add(time.Second), m.now.Add(time.Minute),
+		m.now.Add(time.Hour)})
+	line("falls %v%s", falls, short(err))
 	pauses, _, err := tl.Pauses(m.ctx)
 	line("pauses %+v%s", pauses, short(err))
 	m.lookPulled(tl, line)

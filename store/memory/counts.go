@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -76,6 +77,38 @@ func (t *Timeline) countsOf(ctx context.Context, topics []string) ([]scheduler.T
 		}
 	})
 	return found, err
+}
+
+// Falls visits what is due before the last of the times.
+func (t *Timeline) Falls(ctx context.Context, times []message.Milli) ([]int, error) {
+	counts := make([]int, max(len(times)-1, 0))
+	if len(counts) == 0 {
+		return counts, ctx.Err()
+	}
+	count := func(o order, base, last int64, due func(rank int64) message.Milli) {
+		o.each(last, func(rank int64) bool {
+			if at, found := slices.BinarySearch(times, due(rank-base)); found {
+				counts[at]++
+			} else if at > 0 {
+				counts[at-1]++
+			}
+			return true
+		})
+	}
+	end := times[len(times)-1]
+	err := t.each(ctx, func(_ message.Bucket, b *bucket) {
+		count(b.due, 0, message.ScoreNow(end-1), message.ScoreDue)
+		for _, l := range b.lines {
+			count(l.behind, 0, message.ScoreNow(end-1), message.ScoreDue)
+		}
+		for _, all := range b.pulls {
+			for _, s := range all {
+				base := message.RankFrom(s.priority)
+				count(s.order, base, base+int64(end)-1, func(rank int64) message.Milli { return message.Milli(rank) })
+			}
+		}
+	})
+	return counts, err
 }
 
 // Totals counts in every bucket.

@@ -50,15 +50,24 @@ func (o *order) remove(e *entry) {
 
 // upTo returns how many entries have at most the given rank, counting up to limit.
 func (o order) upTo(rank int64, limit int) (n int) {
-	for under := []int{0}; len(under) > 0 && n < limit; {
+	if limit > 0 {
+		o.each(rank, func(int64) bool { n++; return n < limit })
+	}
+	return n
+}
+
+// each visits the ranks of entries with at most the given one, in no order, until visit returns false.
+func (o order) each(rank int64, visit func(rank int64) bool) {
+	for under := []int{0}; len(under) > 0; {
 		i := under[len(under)-1]
 		under = under[:len(under)-1]
 		if i < len(o) && o[i].rank <= rank { // its children rank no lower
-			n++
+			if !visit(o[i].rank) {
+				return
+			}
 			under = append(under, 2*i+1, 2*i+2)
 		}
 	}
-	return n
 }
 
 // least returns up to limit entries with at most the given rank, lowest first.

@@ -162,6 +162,31 @@ func (t *Redis) inFlight(ctx context.Context, bucket message.Bucket, flying map[
 	})
 }
 
+// fallsStep is how many spans one script counts, each in the logarithm of what waits.
+const fallsStep = 60
+
+// Falls asks all buckets, in as many scripts as the times need.
+func (t *Redis) Falls(ctx context.Context, times []message.Milli) ([]int, error) {
+	counts := make([]int, max(len(times)-1, 0))
+	for from := 0; from < len(counts); from += fallsStep {
+		to := min(from+fallsStep, len(counts))
+		args := make([]any, 0, fallsStep+1)
+		for _, at := range times[from : to+1] {
+			args = append(args, int64(at)<<8) // the lowest score of that time
+		}
+		err := t.ask(ctx, t.allBuckets(), "falls", args, func(_ message.Bucket, a *answer) error {
+			for i := from; i < to; i++ {
+				counts[i] += a.count("falls")
+			}
+			return a.done()
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return counts, nil
+}
+
 // Totals counts in every bucket, in one pipeline. It reads every lane that holds messages, and no message.
 func (t *Redis) Totals(ctx context.Context, now message.Milli) ([]scheduler.Total, error) {
 	totals := make([]scheduler.Total, len(t.keys))

@@ -82,6 +82,7 @@
 //	claim        Claim        lead.go     order.go
 //	counts       Counts       counts.go   counts.go
 //	failing      Failing      pull.go     pull.go
+//	falls        Falls        counts.go   counts.go
 //	find         Find         accept.go   name.go
 //	finish       Finish       lead.go     settle.go, refuse.go
 //	heads        Heads        lead.go     trial.go
