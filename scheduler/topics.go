@@ -132,6 +132,15 @@ type Total struct {
 	InFlight, Leased, Dead int
 	// Waiting counts waiting messages by what holds them back.
 	Waiting [message.Holds]Waiting
+	// Next is the earliest due time to come, or 0 where none waits for its time or a store has stopped counting.
+	Next message.Milli
+}
+
+// Falls notes that a message falls due at a time to come; at 0 none does.
+func (t *Total) Falls(due message.Milli) {
+	if due > 0 && (t.Next == 0 || due < t.Next) {
+		t.Next = due
+	}
 }
 
 // Waiting is how many messages wait, and how many of them are due. All messages that are held back are due: they were
@@ -149,6 +158,7 @@ func (t *Total) Add(other Total) {
 	t.InFlight += other.InFlight
 	t.Leased += other.Leased
 	t.Dead += other.Dead
+	t.Falls(other.Next)
 	for i := range t.Waiting {
 		w, o := &t.Waiting[i], other.Waiting[i]
 		w.Add(o)

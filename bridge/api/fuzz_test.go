@@ -182,11 +182,13 @@ func FuzzJournalRoutes(f *testing.F) {
 			d.ServeHTTP(w, r)
 			return w
 		}
-		if w := send(off); w.Code != 501 && (w.Code < 400 || w.Code > 499) {
+		w := send(off)
+		byStore := w.Code == 200 && strings.HasPrefix(w.Body.String(), `{"source":"store",`) // a forecast of all topics
+		if w.Code != 501 && (w.Code < 400 || w.Code > 499) && !byStore {
 			t.Fatalf("without a journal: %d %s", w.Code, w.Body)
 		}
 		j.asked = nil
-		w := send(on)
+		w = send(on)
 		if w.Code != 200 && (w.Code < 400 || w.Code > 499) {
 			t.Fatalf("%d %s", w.Code, w.Body)
 		}

@@ -75,6 +75,7 @@ type Overview struct {
 	Healthy   int     `json:"healthy"`
 
 	Messages *MessageCounts `json:"messages,omitempty"`
+	Next     message.Milli  `json:"next,omitempty"` // when the next message falls due
 	Overdue  []Overdue      `json:"overdue,omitempty"`
 	Intake   *IntakeCounts  `json:"intake,omitempty"`
 	Journal  JournalState   `json:"journal"`

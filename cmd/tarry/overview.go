@@ -50,7 +50,11 @@ func overviewText(t clock, o *ops.Overview) string {
 		fmt.Fprintf(&b, " (%s)\n", c.Word)
 	}
 	if m := o.Messages; m != nil {
-		fmt.Fprintf(&b, "%d waiting, %d ready, %d in flight, %d dead\n", m.Waiting, m.Ready, m.InFlight, m.Dead)
+		fmt.Fprintf(&b, "%d waiting, %d ready, %d in flight, %d dead", m.Waiting, m.Ready, m.InFlight, m.Dead)
+		if o.Next > 0 {
+			fmt.Fprintf(&b, "; the next falls due at %s", t.at(ops.FormatTime(int64(o.Next))))
+		}
+		b.WriteByte('\n')
 	}
 	if o.Leader != nil {
 		fmt.Fprintf(&b, "%s leads, %d of %d instances could\n", o.Leader.Instance, o.Healthy, o.Instances)

@@ -18,8 +18,10 @@ func TestOverview_FailsWhereSomethingStops(t *testing.T) {
 		`{"level":"well","conditions":[{"word":"journal_off","level":"note","detail":"the journal is off"}]}`: {exitDone,
 			"all is well\nnote  the journal is off (journal_off)\n"},
 		`{"level":"held","conditions":[{"word":"paused","level":"held","name":"mail.>","by":"ann\u001b","count":412,` +
-			`"detail":"mail.> is paused"}],"messages":{"waiting":500,"ready":1,"in_flight":2,"leased":0,"dead":3}}`: {exitDone,
-			"held  mail.> is paused, 412, by \"ann\\x1b\" (paused)\n500 waiting, 1 ready, 2 in flight, 3 dead\n"},
+			`"detail":"mail.> is paused"}],"messages":{"waiting":500,"ready":1,"in_flight":2,"leased":0,"dead":3},` +
+			`"next":"2030-01-31T12:00:00.000Z"}`: {exitDone,
+			"held  mail.> is paused, 412, by \"ann\\x1b\" (paused)\n500 waiting, 1 ready, 2 in flight, 3 dead; " +
+				"the next falls due at 2030-01-31T12:00:00.000Z"},
 		`{"level":"stop","conditions":[{"word":"nats_away","level":"stop","detail":"NATS: not connected"}]}`: {exitFailed,
 			"stop  NATS: not connected (nats_away)"},
 	} {

@@ -82,8 +82,8 @@ var countPromises = []promise{
 			add(n, 1)
 		}
 		t.one(Message(20, In(1), DueIn(time.Minute)))
-		other := scheduler.Total{Waiting: [message.Holds]scheduler.Waiting{{Count: 1, Oldest: due(60)}}}
-		totals(scheduler.Total{Waiting: [message.Holds]scheduler.Waiting{{Count: 6, Oldest: due(1)}}}, other)
+		other := scheduler.Total{Next: due(60), Waiting: [message.Holds]scheduler.Waiting{{Count: 1, Oldest: due(60)}}}
+		totals(scheduler.Total{Next: due(1), Waiting: [message.Holds]scheduler.Waiting{{Count: 6, Oldest: due(1)}}}, other)
 		t.pass(time.Second)
 		totals(
 			scheduler.Total{Waiting: [message.Holds]scheduler.Waiting{{Count: 6, Overdue: 6, Oldest: due(1)}}}, other)
@@ -103,12 +103,45 @@ var countPromises = []promise{
 			}
 		}
 		add(7, 3)
-		totals(scheduler.Total{InFlight: 1, Dead: 1, Waiting: [message.Holds]scheduler.Waiting{
+		totals(scheduler.Total{InFlight: 1, Dead: 1, Next: due(3), Waiting: [message.Holds]scheduler.Waiting{
 			message.HoldNone:   {Count: 1, Oldest: due(3)},
 			message.HoldParked: {Count: 1, Overdue: 1, Oldest: due(1)}, // by its own due, wherever it stands
 			message.HoldPaused: {Count: 1, Overdue: 1, Oldest: due(1)},
 			message.HoldRate:   {Count: 1, Overdue: 1, Oldest: due(1)},
 		}}, other)
+	}},
+	{name: "totals know when the next falls due, whoever gets it and whatever its priority", check: func(t *trial) {
+		next := func(want int) {
+			t.Helper()
+			totals, err := t.tl.Totals(t.Context(), t.now)
+			t.must("totals", err)
+			var sum scheduler.Total
+			for _, bucket := range totals {
+				sum.Add(bucket)
+			}
+			due := message.Milli(0)
+			if want > 0 {
+				due = t.now.Add(time.Duration(want) * time.Millisecond)
+			}
+			if sum.Next != due {
+				t.Fatalf("now %d: got %d, want %d", t.now, sum.Next, due)
+			}
+		}
+		for n, ms := range []int{5000, 4000, 3000, 2000, 1000} {
+			options := []With{DueIn(time.Duration(ms) * time.Millisecond), Priority(uint8(ms % 3 * 100))}
+			if n%2 == 1 {
+				options = append(options, ForPull())
+			}
+			t.one(Message(n, options...))
+			next(ms)
+		}
+		t.one(Message(10, DueIn(2500*time.Millisecond), ForPull(), Keyed("key"), inLine))
+		t.one(Message(11, DueIn(2600*time.Millisecond), ForPull(), Keyed("key"), inLine)) // waits behind the other
+		for _, want := range []int{1000, 1000, 500, 100, 400, 1000, 1000} {
+			next(want)
+			t.pass(time.Duration(want) * time.Millisecond)
+		}
+		next(0)
 	}},
 	{name: "falls count what is due within spans, whoever gets it and whatever its priority", check: func(t *trial) {
 		at := func(ms int) message.Milli { return Start.Add(time.Duration(ms) * time.Millisecond) }

@@ -116,7 +116,8 @@ func (t *Timeline) Totals(ctx context.Context, now message.Milli) ([]scheduler.T
 	totals := make([]scheduler.Total, len(t.buckets))
 	err := t.each(ctx, func(n message.Bucket, b *bucket) {
 		total := scheduler.Total{InFlight: len(b.claimed) + len(b.leases), Leased: len(b.leases), Dead: len(b.dead)}
-		overdue := b.due.upTo(message.ScoreNow(now), scheduler.MaxOverdue)
+		overdue, next := b.due.upTo(message.ScoreNow(now), scheduler.MaxOverdue)
+		total.Falls(message.ScoreDue(next))
 		total.Waiting[message.HoldNone] = scheduler.Waiting{Count: len(b.due), Overdue: overdue,
 			Oldest: head(b.due)}
 		for name, lane := range b.lanes {
@@ -126,17 +127,23 @@ func (t *Timeline) Totals(ctx context.Context, now message.Milli) ([]scheduler.T
 		}
 		pull := scheduler.Waiting{Count: len(b.aside), Overdue: len(b.aside), Oldest: head(b.aside)}
 		for _, all := range b.pulls {
-			w := scheduler.Waiting{Oldest: all.due(), Overdue: all.upTo(now, scheduler.MaxOverdue)}
+			overdue, next := all.upTo(now, scheduler.MaxOverdue)
+			w := scheduler.Waiting{Oldest: all.due(), Overdue: overdue}
+			total.Falls(next)
 			for _, s := range all {
 				w.Count += len(s.order)
 			}
 			pull.Add(w)
 		}
 		for _, l := range b.lines {
-			pull.Add(scheduler.Waiting{Count: len(l.behind), Oldest: head(l.behind),
-				Overdue: l.behind.upTo(message.ScoreNow(now), scheduler.MaxOverdue)})
+			overdue, next := l.behind.upTo(message.ScoreNow(now), scheduler.MaxOverdue)
+			pull.Add(scheduler.Waiting{Count: len(l.behind), Oldest: head(l.behind), Overdue: overdue})
+			total.Falls(message.ScoreDue(next))
 		}
 		total.Waiting[message.HoldPull] = pull
+		if max(total.Waiting[message.HoldNone].Overdue, pull.Overdue) >= scheduler.MaxOverdue {
+			total.Next = 0 // not all were visited
+		}
 		totals[n] = total
 	})
 	return totals, err

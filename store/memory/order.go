@@ -48,26 +48,33 @@ func (o *order) remove(e *entry) {
 	}
 }
 
-// upTo returns how many entries have at most the given rank, counting up to limit.
-func (o order) upTo(rank int64, limit int) (n int) {
+// upTo returns how many entries have at most the given rank, counting up to limit, and the lowest rank above it, or 0.
+func (o order) upTo(rank int64, limit int) (n int, next int64) {
 	if limit > 0 {
-		o.each(rank, func(int64) bool { n++; return n < limit })
+		next = o.each(rank, func(int64) bool { n++; return n < limit })
 	}
-	return n
+	return n, next
 }
 
-// each visits the ranks of entries with at most the given one, in no order, until visit returns false.
-func (o order) each(rank int64, visit func(rank int64) bool) {
+// each visits the ranks of entries with at most the given one, in no order, until visit returns false. It returns the
+// lowest rank above the given one, or 0 if there is none.
+func (o order) each(rank int64, visit func(rank int64) bool) (next int64) {
 	for under := []int{0}; len(under) > 0; {
 		i := under[len(under)-1]
 		under = under[:len(under)-1]
-		if i < len(o) && o[i].rank <= rank { // its children rank no lower
-			if !visit(o[i].rank) {
-				return
+		switch { // the children of an entry rank no lower
+		case i >= len(o):
+		case o[i].rank > rank:
+			if next == 0 || o[i].rank < next {
+				next = o[i].rank
 			}
+		case !visit(o[i].rank):
+			return next
+		default:
 			under = append(under, 2*i+1, 2*i+2)
 		}
 	}
+	return next
 }
 
 // least returns up to limit entries with at most the given rank, lowest first.

@@ -46,12 +46,15 @@ func (p toPull) due() (first message.Milli) {
 	return first
 }
 
-// upTo returns how many messages are due at a time.
-func (p toPull) upTo(now message.Milli, limit int) (n int) {
+// upTo returns how many messages are due at a time, and when the next will be, or 0.
+func (p toPull) upTo(now message.Milli, limit int) (n int, next message.Milli) {
 	for _, s := range p {
-		n += s.order.upTo(message.RankFrom(s.priority)+int64(now), limit-n)
+		more, rank := s.order.upTo(message.RankFrom(s.priority)+int64(now), limit-n)
+		if n += more; rank > 0 && (next == 0 || message.RankDue(rank) < next) {
+			next = message.RankDue(rank)
+		}
 	}
-	return n
+	return n, next
 }
 
 // stretch returns the order of a topic and a priority.
@@ -636,7 +639,8 @@ func (t *Timeline) Pulled(ctx context.Context, topics []string,
 			counts[i].Leased += b.topics[topic].leased
 			counts[i].Held += b.behind[topic]
 			for j, at := range until {
-				counts[i].Due[j] += b.pulls[topic].upTo(at, len(b.entries))
+				n, _ := b.pulls[topic].upTo(at, len(b.entries))
+				counts[i].Due[j] += n
 			}
 		}
 	})

@@ -199,6 +199,7 @@ func (t *Redis) Totals(ctx context.Context, now message.Milli) ([]scheduler.Tota
 		claimed := a.count("claimed")
 		total.Leased, total.Dead = a.count("leased"), a.count("dead")
 		total.InFlight = claimed + total.Leased
+		total.Falls(a.due("next"))
 		for hold := range total.Waiting {
 			w := &total.Waiting[hold]
 			w.Count, w.Overdue, w.Oldest = a.count("waiting"), a.count("overdue"), a.due("oldest")

@@ -162,7 +162,7 @@ func (s *situation) counts() ops.Overview {
 			}
 		}
 		c.Waiting -= c.Ready
-		o.Messages = c
+		o.Messages, o.Next = c, s.sum.Next
 	}
 	if h := s.held; h != nil {
 		o.Intake = &ops.IntakeCounts{Backlog: int(h.Pushes), Aside: int(h.Aside), Rejects: int(h.Rejects)}

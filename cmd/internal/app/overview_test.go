@@ -86,6 +86,8 @@ func TestOverview_TellsWhatHoldsMessagesBack(t *testing.T) {
 		`{"topic":"heldup.nobody","body":"3"`, `{"topic":"heldup.pulled","deliver":"pull","body":"4"`} {
 		a.push(push + `,"at":"` + long + `"}`)
 	}
+	later := time.Now().Add(time.Hour).Truncate(time.Second)
+	a.push(`{"topic":"heldup.later","body":"5","at":"` + later.Format(time.RFC3339) + `"}`)
 	for _, i := range []*instance{a, b} { // each knows it
 		o := i.overview(ops.LevelHeld, "held unpulled", "held no_listener", "held paused", "note journal_off")
 		for at, want := range []string{" 1 ", "heldup.nobody 1 ", "heldup.mail 2 127.0.0.1"} {
@@ -95,8 +97,8 @@ func TestOverview_TellsWhatHoldsMessagesBack(t *testing.T) {
 				t.Errorf("%+v, want %q", c, want)
 			}
 		}
-		if o.Messages.Ready != 1 || o.Messages.Waiting != 3 || len(o.Overdue) != 3 {
-			t.Errorf("%+v %+v", o.Messages, o.Overdue)
+		if o.Messages.Ready != 1 || o.Messages.Waiting != 4 || len(o.Overdue) != 3 || !o.Next.Time().Equal(later) {
+			t.Errorf("%+v %+v, the next at %s", o.Messages, o.Overdue, o.Next.Time())
 		}
 	}
 }
