@@ -55,6 +55,9 @@ type Counting interface {
 	// Falls counts, for each of the ascending times but the last, the waiting messages that are due from it until before
 	// the next. The times lie ahead: what is overdue is not all counted, nor where it waits.
 	Falls(ctx context.Context, times []message.Milli) ([]int, error)
+	// Sample reads of the messages that Falls counts between two times: of each bucket the same share of n, from places
+	// spread evenly over its messages, or all if it has no more.
+	Sample(ctx context.Context, from, until message.Milli, n int) ([]Sample, error)
 }
 
 // Pausing is the part of the timeline that keeps the pauses. Every instance changes them, and the leader reads them.

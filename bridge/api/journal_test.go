@@ -26,7 +26,6 @@ var journalCalls = []struct{ method, target, body string }{
 	{"GET", "/v1/messages/a/history?key=k", ""},
 	{"POST", "/v1/messages/a/restore", ""},
 	{"POST", "/v1/messages/a/restore?key=k", `{"dry_run":true}`},
-	{"GET", "/v1/forecast?topic=a.b&step=1h&until=10d", ""},
 	{"POST", "/v1/restore", ""},
 	{"POST", "/v1/restore", `{"overdue":false,"topic":"a.b","dry_run":true,"rate":10}`},
 	{"POST", "/v1/verify", ""},
@@ -350,22 +349,34 @@ func TestForecast_OfAllTopicsIsTheStores(t *testing.T) {
 		s := &steering{}
 		d := open(t, with(service{steering: s}), change)
 		a := call(t, d, "GET", "/v1/forecast?until=150s", "").want(t, 200, "")
-		want := `{"source":"store","overdue":7,"steps":[{"from":"2030-01-31T12:00:00.001Z","count":0},` +
+		want := `{"source":"store","overdue":7,"held":{"paused":7},"steps":[{"from":"2030-01-31T12:00:00.001Z","count":0},` +
 			`{"from":"2030-01-31T12:01:00.001Z","count":1},{"from":"2030-01-31T12:02:00.001Z","count":2}]}` + "\n"
 		if a.raw != want {
 			t.Errorf("%s: %s", name, a.raw)
 		}
 		// The last step ends with the forecast.
-		if asked := fmt.Sprint(s.take()...); asked != fmt.Sprint([]message.Milli{from, from + 60_000, from + 120_000,
-			from + 150_000}) {
+		if asked := fmt.Sprintf("%+v", s.take()); asked != fmt.Sprintf("%+v", []any{scheduler.OutlookQuery{Top: 6,
+			Times: []message.Milli{from, from + 60_000, from + 120_000, from + 150_000}}}) {
 			t.Errorf("%s: asked for %s", name, asked)
+		}
+		call(t, d, "GET", "/v1/forecast?topic=a.*&by=pattern&top=20&until=1m", "").want(t, 200, "")
+		if asked := fmt.Sprintf("%+v", s.take()); asked != fmt.Sprintf("%+v", []any{scheduler.OutlookQuery{Topic: "a.*",
+			By: "pattern", Top: 20, Times: []message.Milli{from, from + 60_000}}}) {
+			t.Errorf("%s: asked for %s", name, asked)
+		}
+		if a := call(t, d, "GET", "/v1/forecast?by=topic&step=1s", "").want(t, 400, "invalid_step"); !strings.Contains(
+			a.detail(), "the limit with by is 720") {
+			t.Errorf("%s: %s", name, a.detail())
 		}
 		call(t, d, "GET", "/v1/forecast?step=5s", "").want(t, 200, "")
 		s.err = scheduler.ErrUnavailable
 		call(t, d, "GET", "/v1/forecast", "").want(t, 503, "unavailable")
 	}
-	without := open(t)
-	call(t, without, "GET", "/v1/forecast?topic=a", "").want(t, 501, "needs_journal")
+	without := open(t, with(service{steering: &steering{}}), off)
+	if a := call(t, without, "GET", "/v1/forecast?topic=a&until=1m", "").want(t, 200, ""); a.raw != `{"source":"store",`+
+		`"steps":[{"from":"2030-01-31T12:00:00.001Z","count":0}],"sample":{"read":4,"of":5,"exact":false}}`+"\n" {
+		t.Errorf("a topic without a journal: %s", a.raw)
+	}
 	a := call(t, without, "GET", "/v1/forecast?step=4s", "").want(t, 400, "invalid_step")
 	if !strings.Contains(a.detail(), "720") {
 		t.Error(a.raw)
@@ -475,7 +486,10 @@ func TestJournal_RefusesWhatItCannotMeanAndAsksNothing(t *testing.T) {
 		{"GET", "/v1/forecast?until=2030-01-31T12:00:00Z", "", "invalid_until", "not after now"},
 		{"GET", "/v1/forecast?until=tomorrow", "", "invalid_until", "neither a time nor a duration"},
 		{"GET", "/v1/forecast?until=3600", "", "invalid_until", "looks like seconds"},
-		{"GET", "/v1/forecast?from=1h", "", "unknown_parameter", "topic, step, until"},
+		{"GET", "/v1/forecast?by=key", "", "invalid_by", "neither topic nor pattern"},
+		{"GET", "/v1/forecast?by=topic&top=21", "", "invalid_top", "\"21\" is not a whole number from 1 to 20"},
+		{"GET", "/v1/forecast?top=0", "", "invalid_top", "\"0\" is not a whole number from 1 to 20"},
+		{"GET", "/v1/forecast?from=1h", "", "unknown_parameter", "topic, step, until, by, top"},
 		{"POST", "/v1/restore", `[]`, "invalid_json", "byte"},
 		{"POST", "/v1/restore", `{"overdue":false`, "invalid_json", "byte"},
 		{"POST", "/v1/restore", `{}{}`, "invalid_json", "byte"},

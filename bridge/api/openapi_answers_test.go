@@ -125,6 +125,7 @@ var badMore = [][3]string{
 	{"GET", "/v1/forecast?topic=", ""}, {"GET", "/v1/forecast?step=1ms", ""},
 	{"GET", "/v1/why", ""}, {"GET", "/v1/why?id=", ""}, {"GET", "/v1/why?topic=a.*", ""}, {"GET", "/v1/why?key=", ""},
 	{"GET", "/v1/why?nonsense=1", ""},
+	{"GET", "/v1/forecast?by=x", ""}, {"GET", "/v1/forecast?by=topic&top=21", ""},
 	{"GET", "/v1/forecast?until=1h&step=x", ""}, {"GET", "/v1/forecast?until=x", ""},
 	{"POST", "/v1/restore", `{"overdue":1}`}, {"POST", "/v1/restore", `{"topic":""}`},
 	{"POST", "/v1/restore", `{"dry_run":1}`}, {"POST", "/v1/restore", `{"rate":-1}`},
@@ -419,7 +420,9 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 			d.ask(t, without, asked(t, method, target, body), "")
 			d.ask(t, panicking, asked(t, method, target, body), "")
 		})
-		d.ask(t, without, asked(t, "GET", "/v1/forecast?topic=a", ""), "")
+		for _, query := range []string{"topic=a", "by=topic", "by=topic&topic=a", "by=pattern&top=1"} {
+			d.ask(t, without, asked(t, "GET", "/v1/forecast?"+query, ""), "")
+		}
 	})
 	t.Run("long operations", func(t *testing.T) { longAsDescribed(t, d) })
 

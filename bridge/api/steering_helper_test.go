@@ -2,7 +2,6 @@ package api_test
 
 import (
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
@@ -152,17 +151,28 @@ func (s *steering) TopicCount(_ context.Context, topic string) (scheduler.TopicC
 	return scheduler.TopicCount{Topic: topic}, s.err
 }
 
-// Falls goes by the number of the span.
-func (s *steering) Falls(_ context.Context, times []message.Milli) (int, []int, error) {
-	s.note(fallsAsked(fmt.Sprint(times)))
-	counts := make([]int, len(times)-1)
-	for i := range counts {
-		counts[i] = i
+// Outlook goes by the number of the step.
+func (s *steering) Outlook(_ context.Context, q scheduler.OutlookQuery) (*scheduler.Outlook, error) {
+	s.note(q)
+	o := &scheduler.Outlook{Source: "store", Steps: make([]scheduler.Fall, len(q.Times)-1)}
+	for i := range o.Steps {
+		o.Steps[i] = scheduler.Fall{From: q.Times[i], Count: i}
+		if q.By != "" {
+			o.Steps[i].Groups, o.Steps[i].Others = []int{i}, i
+			o.Steps[i].Behind = []scheduler.Behind{{Name: "a.>", Left: i, LateMS: 1000}}
+		}
 	}
-	return 7, counts, s.err
+	if q.Topic == "" {
+		o.Overdue, o.Held = new(7), map[string]int{"paused": 7}
+	}
+	if q.By != "" {
+		o.Groups = []string{"a"}
+	}
+	if q.By != "" || q.Topic != "" {
+		o.Sample = &scheduler.SampleSize{Read: 4, Of: 5}
+	}
+	return o, s.err
 }
-
-type fallsAsked string
 
 // TopicCounts goes by what counts holds, which stands by name.
 func (s *steering) TopicCounts(_ context.Context, after string, limit int) ([]scheduler.TopicCount, error) {

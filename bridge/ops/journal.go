@@ -3,7 +3,6 @@ package ops
 import (
 	"cmp"
 	"context"
-	"net/http"
 	"strings"
 	"time"
 
@@ -109,117 +108,6 @@ func (o *Ops) redeliver(ctx context.Context, by *Caller, in *Redeliver) (any, er
 		func(ctx context.Context, progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
 			return o.Journal.Redeliver(ctx, request, progress)
 		})
-}
-
-const (
-	defaultStep  = time.Minute
-	minStep      = time.Second
-	defaultAhead = time.Hour
-	MaxSteps     = 10_000
-)
-
-// firstDue is earlier than every due time: the start of the year 0.
-const firstDue message.Milli = -62_167_219_200_000
-
-// Forecast asks how many messages fall due when.
-type Forecast struct {
-	Topic string         `json:"topic" as:"pattern"` // empty: all
-	Step  *time.Duration `json:"step"`               // nil is defaultStep
-	Until *When          `json:"until"`              // nil is defaultAhead
-}
-
-// query returns what to ask the journal for.
-func (in *Forecast) query(now time.Time) (f record.ForecastQuery, err error) {
-	step, until := defaultStep, now.Add(defaultAhead)
-	if in.Step != nil {
-		step = *in.Step
-	}
-	if in.Until != nil {
-		until = in.Until.Ahead(now)
-	}
-	f = record.ForecastQuery{From: message.CeilMilli(now), Topic: in.Topic, Step: message.Milli(step / time.Millisecond),
-		Until: message.CeilMilli(until)}
-	if isPattern(in.Topic) {
-		f.Topic, f.Pattern = "", in.Topic
-	}
-	switch {
-	case step < minStep:
-		return f, Refuse(http.StatusBadRequest, WordStep, "step %q is too short; the least is %s", step.String(), minStep)
-	case !until.After(now):
-		return f, Refuse(http.StatusBadRequest, WordUntil, "until %s is not after now", FormatTime(int64(f.Until)))
-	}
-	if n := steps(f); n > MaxSteps {
-		return f, Refuse(http.StatusBadRequest, WordStep, "step of %s makes %d steps until %s, the limit is %d", step, n,
-			FormatTime(int64(f.Until)), MaxSteps)
-	}
-	return f, nil
-}
-
-// steps returns the number of steps until the end; the last may be shorter.
-func steps(f record.ForecastQuery) int { return int((f.Until - f.From + f.Step - 1) / f.Step) }
-
-// forecast counts the messages that fall due, step by step, including empty steps. Those of all topics the store
-// counts, which knows them without a lag and without a journal.
-func (o *Ops) forecast(ctx context.Context, _ *Caller, in *Forecast) (*record.Outlook, error) {
-	f, err := in.query(o.Now())
-	if err != nil {
-		return nil, err
-	}
-	n := steps(f)
-	if in.Topic == "" && n <= MaxFalls {
-		return o.falls(ctx, f, n)
-	}
-	if err := o.Journaled(); err != nil {
-		if in.Topic != "" {
-			return nil, err
-		}
-		return nil, Refuse(http.StatusBadRequest, WordStep, "step makes %d steps until %s, the limit without a journal is %d",
-			n, FormatTime(int64(f.Until)), MaxFalls)
-	}
-	return o.journaledForecast(ctx, f)
-}
-
-// MaxFalls is how many steps of a forecast the store counts.
-const MaxFalls = 720
-
-// falls counts in the store the messages of all topics, in n steps.
-func (o *Ops) falls(ctx context.Context, f record.ForecastQuery, n int) (*record.Outlook, error) {
-	a := &record.Outlook{Source: "store", Steps: make([]record.Forecast, n)}
-	times := make([]message.Milli, 0, n+1)
-	for i := range a.Steps {
-		a.Steps[i].From = f.From + message.Milli(i)*f.Step
-		times = append(times, a.Steps[i].From)
-	}
-	overdue, counts, err := o.Service.Falls(ctx, append(times, f.Until))
-	a.Overdue = overdue
-	for i, count := range counts {
-		a.Steps[i].Count = count
-	}
-	return a, err
-}
-
-// journaledForecast counts messages that wait by the journal, of one topic or in more steps.
-func (o *Ops) journaledForecast(ctx context.Context, f record.ForecastQuery) (*record.Outlook, error) {
-	a := &record.Outlook{Source: "journal", Steps: make([]record.Forecast, steps(f))}
-	for i := range a.Steps {
-		a.Steps[i].From = f.From + message.Milli(i)*f.Step
-	}
-	before := f
-	before.From, before.Until, before.Step = firstDue, f.From, f.From-firstDue
-	overdue, err := o.Journal.Forecast(ctx, before)
-	if err != nil {
-		return nil, err
-	}
-	for _, one := range overdue {
-		a.Overdue += one.Count
-	}
-	ahead, err := o.Journal.Forecast(ctx, f)
-	for _, step := range ahead {
-		if i := int((step.From - f.From) / f.Step); i >= 0 && i < len(a.Steps) {
-			a.Steps[i].Count += step.Count
-		}
-	}
-	return a, err
 }
 
 // history answers with the last changes of a message, by version, and of every other message of its name.

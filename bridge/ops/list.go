@@ -252,12 +252,15 @@ func (p *Page) limit() int {
 	return *p.Limit
 }
 
-func parseLimit(text string) (int, error) {
-	n, err := strconv.Atoi(text)
-	if err != nil || n < 1 || n > MaxList {
-		return 0, wire.Invalid(FieldLimit, fmt.Sprintf("%s is not a whole number from 1 to %d", wire.Quote(text), MaxList))
+// parseCount reads how many of something a field asks for, from 1 to most.
+func parseCount(field string, most int) func(text string) (int, error) {
+	return func(text string) (int, error) {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > most {
+			return 0, wire.Invalid(field, fmt.Sprintf("%s is not a whole number from 1 to %d", wire.Quote(text), most))
+		}
+		return n, nil
 	}
-	return n, nil
 }
 
 const (

@@ -21,6 +21,8 @@ const (
 	FieldSince     = "since"
 	FieldUntil     = "until"
 	FieldStep      = "step"
+	FieldBy        = "by"
+	FieldTop       = "top"
 	FieldState     = "state"
 	FieldLimit     = "limit"
 	FieldCursor    = "cursor"

@@ -71,8 +71,8 @@ type Steering interface {
 	PurgeMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
 
 	TopicCount(ctx context.Context, topic string) (scheduler.TopicCount, error)
-	// Falls counts what is overdue at the first of the times, and what falls due between each two.
-	Falls(ctx context.Context, times []message.Milli) (overdue int, counts []int, err error)
+	// Outlook counts what falls due when.
+	Outlook(ctx context.Context, q scheduler.OutlookQuery) (*scheduler.Outlook, error)
 	// TopicCounts returns a page of the topics that have messages, ordered by name, after the given name.
 	TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error)
 	Pauses(ctx context.Context) ([]scheduler.Pause, error)

@@ -157,8 +157,10 @@ func readers() map[string]reader {
 		FieldUntil:    when,
 		FieldOlder:    of(span, func(name, text string) (time.Duration, error) { return wire.ParseSpan(text, name) }),
 		FieldStep:     of(span, func(name, text string) (time.Duration, error) { return wire.ParseSpan(text, name) }),
+		FieldBy:       of(text, own(parseBy)),
+		FieldTop:      of(number, own(parseCount(FieldTop, MaxTop))),
 		FieldState:    of(text, own(parseStates)),
-		FieldLimit:    of(number, own(parseLimit)),
+		FieldLimit:    of(number, own(parseCount(FieldLimit, MaxList))),
 		FieldCursor:   plain,
 		FieldInstance: plain,
 		// what changes

@@ -66,10 +66,26 @@ func (scripted) SettleHeld(context.Context, scheduler.Ref, scheduler.Verb) (sche
 	return scheduler.Settled{}, nil
 }
 
-func (scripted) Falls(_ context.Context, times []message.Milli) (int, []int, error) {
-	counts := make([]int, len(times)-1)
-	counts[min(1, len(counts)-1)] = 3
-	return 2, counts, nil
+func (scripted) Outlook(_ context.Context, q scheduler.OutlookQuery) (*scheduler.Outlook, error) {
+	o := &scheduler.Outlook{Source: "store", Overdue: new(2), Steps: make([]scheduler.Fall, len(q.Times)-1)}
+	for i := range o.Steps {
+		o.Steps[i].From = q.Times[i]
+	}
+	busy := &o.Steps[min(1, len(o.Steps)-1)]
+	busy.Count = 3
+	if q.By == "" {
+		return o, nil
+	}
+	o.Groups, busy.Groups, busy.Others = []string{"orders.remind"}, []int{2}, 1
+	for i := range o.Steps {
+		if o.Steps[i].Groups == nil {
+			o.Steps[i].Groups = []int{0}
+		}
+	}
+	busy.Behind = []scheduler.Behind{{Name: "orders.>", Left: 1, LateMS: 61_500}}
+	o.Steps[2].Behind = []scheduler.Behind{{Name: "orders.>", Left: 30}}
+	o.Sample = &scheduler.SampleSize{Read: 4096, Of: 5000}
+	return o, nil
 }
 
 func (scripted) PullCounts(context.Context, []string, []time.Duration) ([]scheduler.PullCount, error) {
@@ -278,7 +294,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		"forecast": {
 			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h",
 			"forecast --topic nothing --until 2m", "forecast --topic orders.>", "forecast --step 1s --until 1d",
-			"forecast --until yesterday",
+			"forecast --until yesterday", "forecast --by topic --until 12m", "forecast --by pattern --top 21",
 		},
 		"restore": {
 			"restore --all", "restore --dry-run", "restore --topic orders.remind --overdue=false --rate 100",

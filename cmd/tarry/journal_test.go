@@ -266,7 +266,7 @@ func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
 func TestJournal_ThatIsOffFailsByName(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}}})
-	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"}, {"forecast", "--topic", "a"},
+	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"},
 		{"restore", "--all"}, {"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
 		tarry(t, "", environ, args...).want(t, exitFailed,
 			"the journal is off; this needs journal.mode async or sync (needs_journal)\n")

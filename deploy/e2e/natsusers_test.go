@@ -229,7 +229,7 @@ func readerCan(t *testing.T, nc *nats.Conn) {
 	} {
 		asked(t, nc, "tarry.shop.read."+call, "", want)
 	}
-	asked(t, nc, "tarry.shop.read.forecast", `{"topic":"a"}`, "needs_journal")
+	asked(t, nc, "tarry.shop.read.forecast", `{"topic":"a"}`, `"exact":true`)
 	asked(t, nc, "$SRV.INFO.tarry", "", "tarry.shop.admin.pause") // as nats micro info
 }
 
@@ -239,6 +239,7 @@ func operatorCan(t *testing.T, nc *nats.Conn) {
 		{"api.push", push, `"state":"waiting"`}, {"api.get", `{"id":"operated"}`, "orders.z"},
 		{"api.reschedule", `{"id":"operated","delay":"2h"}`, "waiting"},
 		{"read.forecast", `{"step":"3h","until":"3h"}`, `{"source":"store","overdue":0,"steps":[{`},
+		{"read.forecast", `{"step":"3h","until":"3h","by":"topic"}`, `"orders.z"`},
 		{"api.cancel_many", `{"topic":"orders.z"}`, `"done":1`}, {"read.topics", ``, `"topics":`},
 		{"admin.pause", `{"topic":"orders.z"}`, `"by":"nats"`},
 		{"admin.resume", `{"topic":"orders.z"}`, `"paused":false`},

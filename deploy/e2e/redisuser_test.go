@@ -126,7 +126,7 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 	s.Emptied()
 	s.Says(a, 0, "", "list", "--topic", "user.late")
 	s.Says(a, 0, "", "history", "late")
-	s.Says(a, 0, "", "forecast")
+	s.Says(a, 0, "user.late", "forecast", "--by", "topic", "--until", "2h")
 	s.Says(b, 0, "", "verify", "--repair")
 	s.Says(b, 0, "", "restore", "--all")
 	s.Says(b, 0, "", "redeliver", "--since", "1h", "--dry-run")

@@ -229,6 +229,12 @@ func (l *line) Falls(ctx context.Context, times []message.Milli) ([]int, error) 
 	})
 }
 
+func (l *line) Sample(ctx context.Context, from, until message.Milli, n int) ([]scheduler.Sample, error) {
+	return call(ctx, &l.access, "sample", false, func(ctx context.Context) ([]scheduler.Sample, error) {
+		return l.at().Sample(ctx, from, until, n)
+	})
+}
+
 func (l *line) Pauses(ctx context.Context) ([]scheduler.Pause, message.Milli, error) {
 	return call2(ctx, &l.access, "pauses", false,
 		func(ctx context.Context) ([]scheduler.Pause, message.Milli, error) {

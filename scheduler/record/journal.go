@@ -177,15 +177,6 @@ type Forecast struct {
 	Count int           `json:"count"`
 }
 
-// Outlook counts the messages that fall due in each step from now on. Overdue counts those that should have left
-// already.
-type Outlook struct {
-	// Source is who counted: store or journal.
-	Source  string     `json:"source"`
-	Overdue int        `json:"overdue"`
-	Steps   []Forecast `json:"steps"`
-}
-
 // Lag is the part of a bucket's outbox that is not in the journal yet.
 type Lag struct {
 	Entries int   `json:"-"`

@@ -3,7 +3,9 @@ package schedulertest
 import (
 	"cmp"
 	"fmt"
+	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -185,6 +187,76 @@ var countPromises = []promise{
 		}
 		if t.must("falls", err); len(got) != 721 || sum != number || got[9] != 4 || got[90] != 4 {
 			t.Fatalf("of %d messages %d fall in %v", number, sum, got)
+		}
+	}},
+	{name: "a sample reads all of few messages, and of many a share that stands for each topic", check: func(t *trial) {
+		const topics, many = 10, 6000
+		at := func(ms int) message.Milli { return Start.Add(time.Duration(ms) * time.Millisecond) }
+		sample := func(from, until message.Milli, n int) (of int, read []scheduler.Sampled) {
+			t.Helper()
+			for again := range 2 {
+				got, err := t.tl.Sample(t.Context(), from, until, n)
+				t.must("sample", err)
+				sum, all := 0, []scheduler.Sampled(nil)
+				for _, s := range got {
+					sum += s.Of
+					all = append(all, s.Read...)
+				}
+				slices.SortFunc(all, func(x, y scheduler.Sampled) int {
+					return cmp.Or(cmp.Compare(x.Due, y.Due), strings.Compare(x.Topic, y.Topic))
+				})
+				if again > 0 && (sum != of || len(all) != len(read)) {
+					t.Fatalf("again: %d of %d, not %d of %d", len(all), sum, len(read), of)
+				}
+				of, read = sum, all
+			}
+			return of, read
+		}
+		if of, read := sample(at(0), at(1), 1000); of != 0 || read != nil {
+			t.Fatalf("of nothing: %d %v", of, read)
+		}
+		want := []scheduler.Sampled{}
+		for n, ms := range []int{999, 1000, 1000, 5000, 8999, 9000} {
+			m := t.one(Message(n+1, DueIn(time.Duration(ms)*time.Millisecond), On(fmt.Sprint("few.", n)),
+				In(message.Bucket(n%2)), pulled(n%3 == 2)))
+			if ms >= 1000 && ms < 9000 {
+				want = append(want, scheduler.Sampled{Topic: m.Topic, Due: m.Due})
+			}
+		}
+		if of, read := sample(at(1000), at(9000), 1000); of != len(want) || !slices.Equal(read, want) {
+			t.Fatalf("%d %v, want %v", of, read, want)
+		}
+		// Topic n has n of 55 parts, in bursts of up to a hundred that are due at once, and one of three is for pull.
+		due, parts := 10_000, 0
+		for n := 100; n < many; {
+			topic := n / 7 % topics
+			var batch []*message.Message
+			for range 10 * (topic + 1) {
+				batch = append(batch, Message(n, DueIn(time.Duration(due)*time.Millisecond), On(fmt.Sprint("many.", topic)),
+					pulled(topic%3 == 0)))
+				n++
+			}
+			parts += len(batch)
+			t.add(batch...)
+			due += 100
+		}
+		counts := map[string]int{}
+		for topic := range topics {
+			counts[fmt.Sprint("many.", topic)] = t.counts(fmt.Sprint("many.", topic)).Waiting
+		}
+		of, read := sample(at(10_000), at(due), int(t.o.Buckets)*2048)
+		got := map[string]int{}
+		for _, s := range read {
+			got[s.Topic]++
+		}
+		if of != parts || len(read) > 2048 || len(read) < 2000 {
+			t.Fatalf("%d of %d messages read of %d", len(read), of, parts)
+		}
+		for topic, count := range counts {
+			share, true := float64(got[topic])/float64(len(read)), float64(count)/float64(parts)
+			if math.Abs(share-true) > 0.03 {
+				t.Errorf("%s: a share of %.3f, which is %.3f", topic, share, true)
+			}
 		}
 	}},
 	{name: "the oldest of a lane is known by its own due, however often it was probed", check: func(t *trial) {

@@ -204,6 +204,14 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	falls, err := tl.Falls(m.ctx, []message.Milli{m.now + 1, m.now + 2, m.now.Add(time.Second), m.now.Add(time.Minute),
 		m.now.Add(time.Hour)})
 	line("falls %v%s", falls, short(err))
+	samples, err := tl.Sample(m.ctx, m.now+1, m.now.Add(time.Hour), wide)
+	for i := range samples {
+		for n := range samples[i].Read {
+			samples[i].Read[n].Topic = "" // Redis leaves out those of long ones
+		}
+		slices.SortFunc(samples[i].Read, func(x, y scheduler.Sampled) int { return cmp.Compare(x.Due, y.Due) })
+	}
+	line("samples %v%s", samples, short(err))
 	pauses, _, err := tl.Pauses(m.ctx)
 	line("pauses %+v%s", pauses, short(err))
 	m.lookPulled(tl, line)

@@ -15,6 +15,9 @@ import (
 // ForPull makes consumers pull the message.
 func ForPull() With { return func(d *draft) { d.message.Pull = true } }
 
+// pulled sets who gets the message.
+func pulled(is bool) With { return func(d *draft) { d.message.Pull = is } }
+
 // Leased sets how long a consumer may hold a message.
 func Leased(d time.Duration) With { return func(m *draft) { m.message.Lease = d } }
 

@@ -6,7 +6,6 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
-	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // TopicCount returns how many messages of a topic wait, are in flight and are dead. Its cost does not grow with the
@@ -35,26 +34,6 @@ func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([
 		err = s.CountPulled(ctx, counts)
 	}
 	return counts, scheduler.Looked("count topics", err)
-}
-
-// Falls counts what is overdue at the first of the ascending times, whatever holds it back, and for each of the times
-// but the last the messages that fall due from it until before the next.
-func (s *Scheduler) Falls(ctx context.Context, times []message.Milli) (overdue int, counts []int, err error) {
-	if err := s.cfg.Admit(); err != nil {
-		return 0, nil, err
-	}
-	ctx, stop := context.WithTimeout(ctx, s.cfg.CallTimeout)
-	defer stop()
-	totals, err := s.cfg.Timeline.Totals(ctx, times[0]-1)
-	if err == nil {
-		counts, err = s.cfg.Timeline.Falls(ctx, times)
-	}
-	for _, t := range totals {
-		for _, w := range t.Waiting {
-			overdue += w.Overdue
-		}
-	}
-	return overdue, counts, scheduler.Looked("count what falls due", err)
 }
 
 // Pauses lists the patterns that are paused.

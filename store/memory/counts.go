@@ -3,6 +3,7 @@ package memory
 import (
 	"context"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -85,30 +86,59 @@ func (t *Timeline) Falls(ctx context.Context, times []message.Milli) ([]int, err
 	if len(counts) == 0 {
 		return counts, ctx.Err()
 	}
-	count := func(o order, base, last int64, due func(rank int64) message.Milli) {
-		o.each(last, func(rank int64) bool {
-			if at, found := slices.BinarySearch(times, due(rank-base)); found {
+	err := t.each(ctx, func(_ message.Bucket, b *bucket) {
+		b.until(times[len(times)-1], func(_ string, due message.Milli) {
+			if at, found := slices.BinarySearch(times, due); found {
 				counts[at]++
 			} else if at > 0 {
 				counts[at-1]++
 			}
-			return true
 		})
-	}
-	end := times[len(times)-1]
-	err := t.each(ctx, func(_ message.Bucket, b *bucket) {
-		count(b.due, 0, message.ScoreNow(end-1), message.ScoreDue)
-		for _, l := range b.lines {
-			count(l.behind, 0, message.ScoreNow(end-1), message.ScoreDue)
-		}
-		for _, all := range b.pulls {
-			for _, s := range all {
-				base := message.RankFrom(s.priority)
-				count(s.order, base, base+int64(end)-1, func(rank int64) message.Milli { return message.Milli(rank) })
-			}
-		}
 	})
 	return counts, err
+}
+
+// Sample visits what is due before until, and takes some of those that are due from the other time on, by chance: each
+// is as likely as any other (Knuth, The Art of Computer Programming, 3.4.2, algorithm S).
+func (t *Timeline) Sample(ctx context.Context, from, until message.Milli, n int) ([]scheduler.Sample, error) {
+	samples := make([]scheduler.Sample, len(t.buckets))
+	err := t.each(ctx, func(number message.Bucket, b *bucket) {
+		s := &samples[number]
+		visit := func(visit func(topic string, due message.Milli)) {
+			b.until(until, func(topic string, due message.Milli) {
+				if due >= from {
+					visit(topic, due)
+				}
+			})
+		}
+		visit(func(string, message.Milli) { s.Of++ })
+		met, wanted := 0, min(s.Of, max(1, n/len(t.buckets)))
+		visit(func(topic string, due message.Milli) {
+			if rand.IntN(s.Of-met) < wanted-len(s.Read) {
+				s.Read = append(s.Read, scheduler.Sampled{Topic: topic, Due: due})
+			}
+			met++
+		})
+	})
+	return samples, err
+}
+
+// until visits the messages that are due before a time and that nothing holds back, and those for pull, in no order.
+func (b *bucket) until(end message.Milli, visit func(topic string, due message.Milli)) {
+	each := func(o order, last int64, due func(rank int64) message.Milli) {
+		o.each(last, func(s slot) bool { visit(s.message.Topic, due(s.rank)); return true })
+	}
+	last := message.ScoreNow(end - 1)
+	each(b.due, last, message.ScoreDue)
+	for _, l := range b.lines {
+		each(l.behind, last, message.ScoreDue)
+	}
+	for _, all := range b.pulls {
+		for _, s := range all {
+			base := message.RankFrom(s.priority)
+			each(s.order, base+int64(end)-1, func(rank int64) message.Milli { return message.Milli(rank - base) })
+		}
+	}
 }
 
 // Totals counts in every bucket.

@@ -51,14 +51,14 @@ func (o *order) remove(e *entry) {
 // upTo returns how many entries have at most the given rank, counting up to limit, and the lowest rank above it, or 0.
 func (o order) upTo(rank int64, limit int) (n int, next int64) {
 	if limit > 0 {
-		next = o.each(rank, func(int64) bool { n++; return n < limit })
+		next = o.each(rank, func(slot) bool { n++; return n < limit })
 	}
 	return n, next
 }
 
-// each visits the ranks of entries with at most the given one, in no order, until visit returns false. It returns the
-// lowest rank above the given one, or 0 if there is none.
-func (o order) each(rank int64, visit func(rank int64) bool) (next int64) {
+// each visits the entries of at most the given rank, in no order, until visit returns false. It returns the lowest rank
+// above, or 0 if there is none.
+func (o order) each(rank int64, visit func(s slot) bool) (next int64) {
 	for under := []int{0}; len(under) > 0; {
 		i := under[len(under)-1]
 		under = under[:len(under)-1]
@@ -68,7 +68,7 @@ func (o order) each(rank int64, visit func(rank int64) bool) (next int64) {
 			if next == 0 || o[i].rank < next {
 				next = o[i].rank
 			}
-		case !visit(o[i].rank):
+		case !visit(o[i]):
 			return next
 		default:
 			under = append(under, 2*i+1, 2*i+2)

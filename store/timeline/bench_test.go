@@ -167,3 +167,70 @@ func BenchmarkRedis_AddLeaseSettle(b *testing.B) {
 	b.ReportMetric(float64(lease.Nanoseconds())/rounds, "lease-ns/msg")
 	b.ReportMetric(float64(settle.Nanoseconds())/rounds, "settle-ns/msg")
 }
+
+// BenchmarkRedis_Outlook forecasts a hundred thousand messages of one bucket in 720 steps by topic, as an open console
+// does. Each of its scripts holds up a claim for as long as it takes.
+func BenchmarkRedis_Outlook(b *testing.B) {
+	const all, batch, steps = 100_000, 1000, 720
+	srv := lab.NewRedis(b)
+	rdb := timeline.Dial(timeline.DialConfig{Addrs: []string{srv.Addr}, CallTimeout: 10 * time.Second})
+	b.Cleanup(func() { _ = rdb.Close() })
+	tl, err := timeline.New(timeline.Config{Client: rdb, Namespace: "outlook", Buckets: 1, EndedKeep: time.Minute,
+		TombstoneKeep: time.Minute, TombstoneLimit: 10})
+	if err != nil {
+		b.Fatal(err)
+	}
+	schedulertest.Certify(b, tl)
+	ids, body := scheduler.NewIDs(one{}, time.Now), make([]byte, 256)
+	for n := 0; n < all; n += batch {
+		messages := make([]*message.Message, batch)
+		for i := range messages {
+			uid, err := ids.Next(0)
+			if err != nil {
+				b.Fatal(err)
+			}
+			messages[i] = &message.Message{UID: uid, Topic: "orders." + strconv.Itoa((n+i)/30%100), Body: body,
+				Due: message.Milli(1_800_000_000_000 + 36*(n+i)), Pull: i%3 == 0, Attempt: 1}
+		}
+		if _, _, err := tl.Add(b.Context(), 0, messages, 1); err != nil {
+			b.Fatal(err)
+		}
+	}
+	times := make([]message.Milli, steps+1)
+	for i := range times {
+		times[i] = message.Milli(1_800_000_000_000 + 5000*i)
+	}
+	each := map[string]func(){
+		"falls-us/script": func() {
+			if _, err := tl.Falls(b.Context(), times); err != nil {
+				b.Fatal(err)
+			}
+		},
+		"sample-us/script": func() {
+			got, err := tl.Sample(b.Context(), times[0], times[steps], scheduler.MaxSample)
+			if err != nil || len(got[0].Read) != scheduler.MaxSample {
+				b.Fatal(len(got[0].Read), err)
+			}
+		},
+	}
+	for b.Loop() {
+		for name, read := range each {
+			if err := rdb.ConfigResetStat(b.Context()).Err(); err != nil {
+				b.Fatal(err)
+			}
+			read()
+			stats, err := rdb.Info(b.Context(), "commandstats").Result()
+			if err != nil {
+				b.Fatal(err)
+			}
+			_, text, _ := strings.Cut(stats, "cmdstat_evalsha:")
+			_, text, _ = strings.Cut(text, "usec_per_call=")
+			text, _, _ = strings.Cut(text, ",")
+			us, err := strconv.ParseFloat(text, 64)
+			if err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(us, name)
+		}
+	}
+}

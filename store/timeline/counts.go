@@ -187,6 +187,41 @@ func (t *Redis) Falls(ctx context.Context, times []message.Milli) ([]int, error)
 	return counts, nil
 }
 
+// sampleRun is how many neighbours a sample reads at each place: few, since what falls due together is often alike.
+// Twice as many save 7 % of a script, and see half the places. sampleRuns is at how many places one script reads, which
+// takes a third of a millisecond, and sampleLength how long a record may be that it reads.
+const (
+	sampleRun    = 4
+	sampleRuns   = 16
+	sampleLength = 16 << 10
+)
+
+// Sample asks all buckets for as many messages each, in as many scripts as those need.
+func (t *Redis) Sample(ctx context.Context, from, until message.Milli, n int) ([]scheduler.Sample, error) {
+	samples := make([]scheduler.Sample, len(t.keys))
+	runs := max(1, n/len(t.keys)/sampleRun)
+	buckets := t.allBuckets()
+	for run := 0; run < runs && len(buckets) > 0; run += sampleRuns {
+		args := []any{int64(from) << 8, int64(until) << 8, runs, sampleRun, run, min(run+sampleRuns, runs) - 1, sampleLength}
+		more := buckets[:0:0]
+		err := t.ask(ctx, buckets, "sample", args, func(bucket message.Bucket, a *answer) error {
+			s := &samples[bucket]
+			for s.Of = a.count("of"); a.more(); {
+				s.Read = append(s.Read, scheduler.Sampled{Due: a.due("score"), Topic: a.text("topic")})
+			}
+			if len(s.Read) < s.Of {
+				more = append(more, bucket)
+			}
+			return a.done()
+		})
+		if err != nil {
+			return nil, err
+		}
+		buckets = more
+	}
+	return samples, nil
+}
+
 // Totals counts in every bucket, in one pipeline. It reads every lane that holds messages, and no message.
 func (t *Redis) Totals(ctx context.Context, now message.Milli) ([]scheduler.Total, error) {
 	totals := make([]scheduler.Total, len(t.keys))

@@ -106,6 +106,7 @@
 //	restore      Restore      recover.go  recover.go
 //	resume       Resume       pause.go    pause.go
 //	return       Return       lead.go     settle.go
+//	sample       Sample       counts.go   counts.go
 //	settle       Settle       pull.go     pull.go, serial.go
 //	standing     Standings    recover.go  certify.go, recover.go
 //	sweep        Sweep        lead.go     term.go, settle.go

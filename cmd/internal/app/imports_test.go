@@ -20,7 +20,7 @@ const module = "github.com/tarry-mq/tarry/"
 // limits, so both doors share one set of operations instead of copying it.
 var arrows = map[string][]string{
 	"cmd/tarry": {"cmd/internal/app", "cmd/internal/client", "cmd/internal/config",
-		"cmd/internal/doctor", "bridge/ops", "bridge/wire", "scheduler/message", "scheduler/record"},
+		"cmd/internal/doctor", "bridge/ops", "bridge/wire", "scheduler", "scheduler/message", "scheduler/record"},
 	"cmd/internal/client": {"bridge/ops", "bridge/wire"},
 	"cmd/internal/config": {"bridge/wire"},
 	"cmd/internal/doctor": {"cmd/internal/config", "election", "store/timeline", "store/journal",
