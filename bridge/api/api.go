@@ -51,6 +51,8 @@ type Config struct {
 	Connections int
 	// StopTimeout bounds how long Run waits for the requests in progress when it stops. Default: 10 s.
 	StopTimeout time.Duration
+	// Console serves the page at /console.
+	Console bool
 	// ProgressEvery is how often a long operation reports its progress. Default: 1 s.
 	ProgressEvery time.Duration
 
@@ -134,7 +136,7 @@ func New(cfg Config) (*Server, error) {
 	s.SetTokens(cfg.Tokens)
 	s.stopping, s.stopLong = context.WithCancel(context.Background())
 	s.routes()
-	return s, nil
+	return s, s.consoleRoutes()
 }
 
 func orDefault[T comparable](v *T, fallback T) {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/swaggest/swgui/v5/static"
 
+	"github.com/tarry-mq/tarry/bridge/console"
 	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
@@ -49,6 +50,28 @@ func (s *Server) documentRoutes() {
 	})))
 	s.mux.Handle("GET /docs", s.serve(plain(docsPage)))
 	s.mux.Handle("GET /docs/{asset}", s.serve(plain(docsAsset)))
+}
+
+// consoleRoutes registers the page for operators and what it loads. Anybody may read them: they contain no secret.
+func (s *Server) consoleRoutes() error {
+	if !s.cfg.Console {
+		return nil
+	}
+	files, err := console.New()
+	if err != nil {
+		return fmt.Errorf("read the console: %w", err)
+	}
+	s.mux.Handle("GET /console", s.serve(plain(func(w http.ResponseWriter, r *http.Request) error {
+		files.Serve(w, r, console.Page, acceptsGzip(r))
+		return nil
+	})))
+	s.mux.Handle("GET /console/{asset...}", s.serve(plain(func(w http.ResponseWriter, r *http.Request) error {
+		if !files.Serve(w, r, r.PathValue("asset"), acceptsGzip(r)) {
+			return ops.Refuse(http.StatusNotFound, WordUnknownRoute, "there is nothing at this path; the page is at /console")
+		}
+		return nil
+	})))
+	return nil
 }
 
 // docsPolicy lets the page load only content of this server. Swagger UI draws its small icons from data: URLs in its

@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 )
 
 var (
@@ -157,4 +160,45 @@ func TestDocs_PacksWhatIsLargeForWhoeverUnpacksIt(t *testing.T) {
 			}
 		}
 	}
+}
+
+// The console asks for nothing but operations, with the words that they have.
+func TestConsole_AsksForOperations(t *testing.T) {
+	t.Parallel()
+	d := open(t, func(c *api.Config) { c.Console = true })
+	calls := serve(d, asked(t, "GET", "/console/calls.mjs", ""))
+	routes := regexp.MustCompile(`(\w+): '([A-Z]+ /[^']+)'`).FindAllStringSubmatch(calls.Body.String(), -1)
+	if calls.Code != 200 || len(routes) < 3 {
+		t.Fatalf("%d, routes %v", calls.Code, routes)
+	}
+	for _, route := range routes {
+		if !slices.ContainsFunc(d.Ops().Table(), func(op *ops.Operation) bool {
+			return op.Route == route[2] && strings.HasPrefix(route[1], op.Name) // me has no name
+		}) {
+			t.Errorf("there is no operation %s at %s", route[1], route[2])
+		}
+	}
+}
+
+func TestConsole_IsServedWhereTheSettingsSaySo(t *testing.T) {
+	t.Parallel()
+	on, off := open(t, func(c *api.Config) { c.Console = true }), open(t)
+	locked := open(t, func(c *api.Config) { c.Console, c.Token = true, "a-token-of-sixteen" })
+	page := serve(locked, asked(t, "GET", "/console", ""))
+	if page.Code != 200 || !strings.Contains(page.Body.String(), `src="console/main.mjs"`) {
+		t.Errorf("%d %s", page.Code, page.Body)
+	}
+	for _, c := range []struct {
+		server *door
+		target string
+		says   string
+	}{{on, "/console/", "see /v1/messages, /v1/cluster, /console for operators"},
+		{on, "/console/nothing", "the page is at /console"},
+		{off, "/console", "see /v1/messages, /v1/cluster, /docs for all"},
+		{off, "/", "see /v1/messages, /v1/cluster, /docs for all"}} {
+		if a := call(t, c.server, "GET", c.target, "").want(t, 404, "unknown_route"); !strings.Contains(a.detail(), c.says) {
+			t.Errorf("%s: %s", c.target, a.detail())
+		}
+	}
+	call(t, on, "GET", "/console?x=1", "").want(t, 400, "unknown_parameter")
 }

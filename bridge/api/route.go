@@ -153,8 +153,12 @@ func (s *Server) unknown(w http.ResponseWriter, r *http.Request) error {
 		}
 	}
 	if len(allowed) == 0 {
+		pages := "/docs"
+		if s.cfg.Console {
+			pages = "/console for operators, /docs"
+		}
 		return ops.Refuse(http.StatusNotFound, WordUnknownRoute,
-			"there is nothing at this path; see /v1/messages, /v1/cluster, and /docs for all")
+			"there is nothing at this path; see /v1/messages, /v1/cluster, %s for all", pages)
 	}
 	list := strings.Join(allowed, ", ")
 	w.Header().Set("Allow", list)

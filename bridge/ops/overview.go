@@ -114,6 +114,7 @@ type ClockState struct {
 // overview says how all does. It answers also while the store, NATS or the election do not.
 func (o *Ops) overview(ctx context.Context, _ *Caller, _ *Nothing) (*Overview, error) {
 	a := o.Overview(ctx)
+	a.Conditions = append([]Condition{}, a.Conditions...) // none is a list too
 	a.Namespace, a.Instance, a.Level = o.Namespace, o.Instance, LevelWell
 	a.AsOf, a.Journal.Mode = cmp.Or(a.AsOf, message.Milli(o.Now().UnixMilli())), cmp.Or(o.JournalMode, "off")
 	if len(a.Conditions) > 0 && a.Conditions[0].Level != LevelNote {

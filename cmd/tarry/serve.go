@@ -54,7 +54,7 @@ func newDev(o outside) *cobra.Command {
 				if err := dev.Watch(o.out); err != nil {
 					return err
 				}
-				greet(o.out, dev, cfg.HTTP.Token != "")
+				greet(o.out, dev, cfg.HTTP)
 				return nil
 			})
 		},
@@ -116,13 +116,13 @@ func onHangup(ctx context.Context, log zerolog.Logger, reload func() error) (sto
 }
 
 // greet prints the addresses and some commands to try.
-func greet(w io.Writer, dev *app.App, token bool) {
+func greet(w io.Writer, dev *app.App, http config.HTTP) {
 	server, name := "http://"+dev.Addr().String(), typed(os.Args[0])
 	flags := ""
 	if server != "http://127.0.0.1:7070" {
 		flags += " --server " + server
 	}
-	if token {
+	if http.Token != "" {
 		flags += " --token $TARRY_HTTP_TOKEN"
 	}
 	data, temporary := dev.Data()
@@ -132,16 +132,19 @@ func greet(w io.Writer, dev *app.App, token bool) {
 		data += " (temporary, removed on stop)"
 		kept = "Pending messages are kept in memory and lost when this process ends; --data DIR keeps them."
 	}
+	console := "\n"
+	if http.Console {
+		console = fmt.Sprintf("A browser shows at %s/console what it holds, and what falls due.\n\n", server)
+	}
 	fmt.Fprintf(w, `tarry dev: HTTP %[1]s, NATS %[2]s, files in %[3]s
 %[6]s
-
-Try, in another terminal:
+%[8]sTry, in another terminal:
   %[7]s push demo.hello --delay 5s --body hello --id demo-1%[4]s
   %[7]s get demo-1%[4]s
   %[7]s cancel demo-1%[4]s
 Messages that arrive on %[5]s are shown here; any NATS client can subscribe to them too. Press Ctrl-C to stop.
 
-`, server, dev.NATS(), data, flags, app.DemoSubjects, kept, name)
+`, server, dev.NATS(), data, flags, app.DemoSubjects, kept, name, console)
 }
 
 // typed returns what to type for this program: go run puts it on no path.

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a busy machine may take for a page.
-const patience = 2 * time.Minute
+const patience = 20 * time.Second
 
 // page is a tab of a browser that stays open until the test ends.
 type page struct {
@@ -98,7 +98,7 @@ func evaluate[T any](t *testing.T, p *page, expression string) T {
 	t.Helper()
 	ctx, stop := context.WithTimeout(p.ctx, patience)
 	defer stop()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression))
+	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, chromedp.EvalAwaitPromise))
 	if err != nil {
 		t.Fatalf("%v; the page says: %s", err, p.said())
 	}

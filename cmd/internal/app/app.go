@@ -245,7 +245,7 @@ func (a *App) wireHTTP() (err error) {
 		HeaderLimit: int(a.cfg.HTTP.HeaderLimit), HeaderTimeout: a.cfg.HTTP.HeaderTimeout,
 		ReadTimeout: a.cfg.HTTP.ReadTimeout, IdleTimeout: a.cfg.HTTP.IdleTimeout,
 		Connections: a.cfg.HTTP.Connections,
-		Gatherer:    a.registry, Registerer: a.registry,
+		Console:     a.cfg.HTTP.Console, Gatherer: a.registry, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build http: %w", err)

@@ -53,6 +53,11 @@ func helps() map[string]help {
 				"without certificates",
 			"",
 		},
+		"HTTP.Console": {
+			"serve the page for operators at /console; it holds no secret, and asks its user for a token if one is " +
+				"required",
+			"",
+		},
 		"HTTP.Hosts": {
 			"host names that clients may use if no token is required, for example behind a proxy; addresses and " +
 				"localhost are always allowed",

@@ -18,6 +18,7 @@ func examples(file1, file2, tokens1, tokens2, seeds, directory1, directory2 stri
 		"http.token":       pair("aaaaaaaaaaaaaaaa", "bbbbbbbbbbbbbbbb"),
 		"http.tokens_file": pair(tokens1, tokens2),
 		"http.insecure":    pair("true", "false"),
+		"http.console":     pair("true", "false"),
 		"seeds.listen": with("127.0.0.1:1", "0.0.0.0:2", "seeds.token", "a", "http.tokens_file", seeds,
 			"seeds.insecure", "true"),
 		"seeds.token":              with("a", "A.b_c-9", "seeds.listen", "127.0.0.1:1", "http.tokens_file", seeds),

@@ -75,6 +75,8 @@ type HTTP struct {
 	// address on which only /livez and /readyz are also served, in plain HTTP and to anybody: for probers without
 	// certificates
 	ProbeListen string `setting:"probe_listen" limit:"listen"`
+	// serve the page for operators at /console; it holds no secret, and asks its user for a token if one is required
+	Console bool `setting:"console" default:"true" of:"serve dev"`
 	// host names that clients may use if no token is required, for example behind a proxy; addresses and localhost are
 	// always allowed
 	Hosts []string `setting:"hosts" limit:"host" max:"64" of:"serve dev"`

@@ -1,0 +1,111 @@
+// Overview: is it well and, if not, why; what comes in the next hour; what is held here.
+import { h } from './vendor/preact.mjs';
+import { at, link, M, Mark, Name, num, Notice, Rel, S, span, sum } from './parts.mjs';
+import { Bars, worstOf } from './charts.mjs';
+
+const forecast = ['forecast', { by: 'topic', top: 5 }, 15 * S];
+export const feeds = () => [forecast];
+
+const marks = { stop: 'dead', warn: 'late', held: 'held', note: 'gone' };
+
+// The first sentence, by the level that the server has judged. away is for how long no instance has answered.
+function verdict(o, away) {
+  const { waiting, dead } = o.messages ?? {}, overdue = sum((o.overdue ?? []).map((x) => x.count));
+  if (away) {
+    return { level: 'stop', mark: 'unsure', rest: [],
+      text: `No instance has answered this page for ${span(away)}. What stands here is from before that.` };
+  }
+  switch (o.level) {
+    case 'stop': case 'warn': {
+      const [{ detail, since }, ...rest] = o.conditions;
+      return { level: o.level, mark: marks[o.level], since, rest,
+        text: `${detail.replace(/^[a-z]+ /, (word) => word[0].toUpperCase() + word.slice(1))}.` };
+    }
+    case 'held':
+      return { level: 'held', mark: 'held', rest: o.conditions, text: [
+        h('span', { class: 'lead-in' }, 'What may leave, leaves on time. '),
+        h('b', null, num(overdue)), overdue === 1 ? ' due message is held back.' : ' due messages are held back.'] };
+  }
+  return { level: 'well', mark: 'done', rest: o.conditions, text: waiting > 0 ? [
+    'All is well. Nothing is late; ',
+    link('due', h('b', null, num(waiting)), waiting === 1 ? ' message waits' : ' messages wait'),
+    o.next && [', and the next leaves ', h(Rel, { time: o.next, how: 'next' })], '.',
+  ] : ['All is well, and nothing waits. ', !dead && 'Push a first message, and watch it here.'] };
+}
+
+function Condition({ c }) {
+  return h('li', { 'data-word': c.word }, h(Mark, { is: marks[c.level], word: c.level }), h('span', null,
+    h('bdi', null, c.detail),
+    c.by && [', by ', h(Name, null, c.by)],
+    c.level !== 'note' && [', for ', h(Rel, { time: c.since, how: 'for' })],
+    c.count > 0 && [': ', h('b', null, num(c.count)), c.level === 'held' && ' due'],
+    c.oldest && [', the oldest ', h(Rel, { time: c.oldest, how: 'late' })]));
+}
+
+// Ledger is a column of figures: mark, name, figure, and what else there is to say of it.
+function Ledger({ title, rows }) {
+  return h('section', null, h('h2', null, title), h('dl', null, rows.map(([mark, name, value, more]) =>
+    h('div', { class: 'line', key: name },
+      h('dt', null, h(Mark, { is: mark }), name, more && h('small', null, more)),
+      h('dd', null, typeof value === 'number' ? num(value) : value ?? '–')))));
+}
+
+function Ledgers({ o }) {
+  const { waiting, ready, in_flight, leased, dead } = o.messages ?? {}, { backlog, aside, rejects } = o.intake ?? {};
+  const { mode, lag } = o.journal, overdue = o.overdue ?? [], oldest = overdue.map((x) => x.oldest).sort()[0];
+  const is = (n, mark) => (n ? mark : 'gone');
+  return h('div', { class: 'ledger' },
+    h(Ledger, { title: 'Held here', rows: [
+      ['waiting', 'waiting', waiting, o.next && ['next ', h(Rel, { time: o.next, how: 'next' })]],
+      ['flight', 'in flight', in_flight],
+      ['waiting', 'ready to be pulled', ready],
+      ['flight', 'leased', leased],
+      [is(oldest, 'held'), 'overdue', o.messages && sum(overdue.map((x) => x.count)),
+        oldest && ['oldest ', h(Rel, { time: oldest, how: 'late' })]]] }),
+    h(Ledger, { title: 'Ended badly', rows: [
+      [is(dead, 'dead'), 'dead', dead],
+      [is(rejects, 'refused'), 'rejected', rejects],
+      [is(aside, 'unsure'), 'set aside', aside],
+      [is(backlog, 'waiting'), 'in the intake', backlog],
+      [is(lag?.changes, 'waiting'), 'not in the journal', lag?.changes]] }),
+    h(Ledger, { title: 'Under it', rows: [
+      [o.leader ? 'done' : 'dead', 'leads', h(Name, null, o.leader?.instance ?? 'nobody'), o.term && `term ${o.term}`],
+      [o.healthy ? 'done' : 'dead', 'instances well', `${o.healthy} of ${o.instances}`],
+      [is(mode !== 'off', 'done'), 'journal', mode,
+        lag?.oldest && [h(Rel, { time: lag.oldest, how: 'for' }), ' behind']],
+      [o.clocks.spread_ms > S ? 'unsure' : 'done', 'clocks apart', span(o.clocks.spread_ms),
+        `${o.clocks.voters} vote`]] }));
+}
+
+// Coming is the next hour.
+function Coming({ f, width, wide }) {
+  if (!f.data) return f.problem ? h(Notice, null, f.problem.message) : h('div', { class: 'ghost' }, h('i'));
+  const late = worstOf(f.data), due = sum(f.data.steps.map((s) => s.count));
+  return h('figure', { class: 'tidebox' },
+    h('figcaption', null,
+      h('span', null, h('b', null, num(due)), due === 1 ? ' falls due' : ' fall due', ' in the next hour',
+        late && [', ', h('span', { class: 'warntext' }, h(Mark, { is: 'late' }), ` at ${at(late.from)} the rate of `,
+          h(Name, null, late.name), ' makes some ', h('b', null, span(late.late_ms)), ' late')]),
+      h('span', null, link('due', 'By topic'))),
+    h(Bars, { data: f.data, step: M, width, height: wide ? 216 : 170 }));
+}
+
+// First is how to push a first message.
+function First() {
+  const { origin, port } = location, server = port === '7070' ? '' : ` --server ${origin}`;
+  const message = '{"topic":"demo.hello","body":"hello","delay":"20s"}';
+  return h('pre', { class: 'first', tabindex: 0 },
+    `tarry push demo.hello --delay 20s --body hello${server}\n\ncurl -s ${origin}/v1/messages -d '${message}'`);
+}
+
+export function Overview({ feed, width, wide, away }) {
+  const o = feed('overview').data, v = verdict(o, away), m = o.messages;
+  const nothing = m && !m.waiting && !m.in_flight && !m.ready && !m.dead && o.level === 'well';
+  return h('div', { class: 'overview' },
+    h('div', { class: `verdict ${v.level}` }, h(Mark, { is: v.mark, size: 26, word: v.level }), h('div', null,
+      h('div', { role: 'status' }, h('h1', { class: 'sentence' }, v.text)),
+      v.since && h('p', { class: 'note' }, 'for ', h(Rel, { time: v.since, how: 'for' })),
+      v.rest.length > 0 && h('ul', { class: 'also' }, v.rest.map((c) => h(Condition, { c, key: c.word + c.name }))))),
+    nothing ? h(First) : h(Coming, { f: feed(...forecast), width, wide }),
+    h(Ledgers, { o }));
+}

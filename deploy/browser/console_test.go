@@ -1,0 +1,321 @@
+package browser_test
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/chromedp/cdproto/emulation"
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+var update = flag.Bool("update", false, "take the picture of the README anew")
+
+// screens are the addresses that every scene is looked at.
+var screens = []string{"#/overview", "#/due?span=hour&at=3", "#/due?span=month"}
+
+// dev starts tarry dev with settings.
+func dev(t *testing.T, settings string) (d *site.Dev, server string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "tarry.yaml")
+	if err := os.WriteFile(file, []byte(settings), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	d = site.StartDev(t, "dev", "--config", file)
+	d.Ready(t)
+	return d, "http://" + d.Addr
+}
+
+// post makes a call that must succeed.
+func post(t *testing.T, url string, body any) {
+	t.Helper()
+	text, err := json.Marshal(body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.Post(url, "application/json", bytes.NewReader(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	answer, _ := io.ReadAll(resp.Body)
+	if resp.StatusCode >= 300 || bytes.Contains(answer, []byte(`"error"`)) {
+		t.Fatalf("%s: %d %.1000s", url, resp.StatusCode, answer)
+	}
+}
+
+type push struct {
+	Topic string `json:"topic"`
+	Delay string `json:"delay"`
+	Body  string `json:"body"`
+}
+
+func pushAll(t *testing.T, server string, pushes []push) {
+	t.Helper()
+	post(t, server+"/v1/messages/batch", map[string]any{"messages": pushes})
+}
+
+// sees waits until the page shows a text, wherever its parts stand.
+func (p *page) sees(t *testing.T, want string) {
+	t.Helper()
+	lab.Eventually(t, patience, func() error {
+		if text := evaluate[string](t, p, `document.body.innerText.replace(/\s+/g, " ")`); !strings.Contains(text, want) {
+			return fmt.Errorf("the page has no %q: %s", want, text)
+		}
+		return nil
+	})
+}
+
+// click clicks the link or button with a text.
+func (p *page) click(t *testing.T, text string) {
+	t.Helper()
+	p.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(
+		`[...document.querySelectorAll("a, button")].find((e) => e.textContent.trim() === %q).click()`, text)))
+}
+
+// audit returns what a page does wrong at a width, in light or dark: what axe finds, and whether it scrolls sideways.
+func (p *page) audit(t *testing.T, width int64, colours string) {
+	t.Helper()
+	p.do(t, chromedp.EmulateViewport(width, 900), chromedp.Func(func(ctx context.Context, _ *chromedp.Target) error {
+		_, err := chromedp.Call(ctx, emulation.SetEmulatedMedia, emulation.SetEmulatedMediaParams{
+			Features: []*emulation.MediaFeature{{Name: "prefers-color-scheme", Value: colours}}})
+		return err
+	}))
+	// The page draws anew when its window changes.
+	room := evaluate[[2]int64](t, p, `new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(() =>
+		done([document.documentElement.scrollWidth, innerWidth]))))`)
+	if room[0] > room[1] {
+		t.Errorf("%s at %d: %d wide, and the window is %d", p.at(t), width, room[0], room[1])
+	}
+	evaluate[bool](t, p, `window.axe || (() => {`+axe(t)+`})(), true`)
+	found := evaluate[[]string](t, p, `axe.run().then((found) => found.violations.map((v) =>
+		v.id + ": " + v.nodes.slice(0, 3).map((n) => n.html.slice(0, 200) + " " + n.failureSummary).join("; ")))`)
+	if len(found) > 0 {
+		t.Errorf("%s at %d in %s: %s", p.at(t), width, colours, strings.Join(found, "\n"))
+	}
+	p.picture(t, fmt.Sprintf("%s-%d-%s.png", strings.Trim(strings.Map(func(r rune) rune {
+		if r >= 'a' && r <= 'z' || r >= '0' && r <= '9' {
+			return r
+		}
+		return '-'
+	}, p.at(t)), "-"), width, colours))
+}
+
+// axe is axe-core 4.14.1 (https://github.com/dequelabs/axe-core, MPL 2.0), as npm has it.
+func axe(t *testing.T) string {
+	t.Helper()
+	packed, err := os.Open("testdata/axe.min.js.gz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer packed.Close()
+	unpacked, err := gzip.NewReader(packed)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text, err := io.ReadAll(unpacked)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
+func (p *page) at(t *testing.T) string { return evaluate[string](t, p, `location.hash`) }
+
+// auditAll looks at all screens of a scene.
+func (p *page) auditAll(t *testing.T) {
+	t.Helper()
+	for _, screen := range screens {
+		p.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`location.hash = %q`, screen)))
+		lab.Eventually(t, patience, func() error {
+			if !evaluate[bool](t, p, `!document.querySelector(".ghost")`) {
+				return fmt.Errorf("%s is still loading", screen)
+			}
+			return nil
+		})
+		for _, width := range []int64{320, 360, 1360} {
+			for _, colours := range []string{"light", "dark"} {
+				p.audit(t, width, colours)
+			}
+		}
+	}
+	if p.said() != "" {
+		t.Errorf("went wrong: %s", p.said())
+	}
+}
+
+// picture takes a picture of the window, for people: an artifact of the test, or a file of that path.
+func (p *page) picture(t *testing.T, name string) {
+	t.Helper()
+	ctx, stop := context.WithTimeout(p.ctx, patience)
+	defer stop()
+	image, err := chromedp.Run(ctx, chromedp.CaptureScreenshot())
+	if err == nil {
+		if !strings.Contains(name, "/") {
+			name = filepath.Join(t.ArtifactDir(), name)
+		}
+		err = os.WriteFile(name, image, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// A new user's first message is seen waiting, counting down and arriving.
+func TestConsole_ShowsTheFirstMessageUntilItArrives(t *testing.T) {
+	t.Parallel()
+	d, server := dev(t, "")
+	p := open(t, server+"/console")
+	p.sees(t, "All is well, and nothing waits. Push a first message, and watch it here.")
+	p.sees(t, "tarry push demo.hello --delay 20s --body hello --server "+server)
+	pushed := time.Now()
+	if out, code := d.Cli(t, "push", "demo.hello", "--delay", "8s", "--body", "hello"); code != 0 {
+		t.Fatal(out)
+	}
+	p.sees(t, "All is well. Nothing is late; 1 message waits, and the next leaves in ")
+	p.sees(t, "1 falls due in the next hour")
+	p.sees(t, "All is well, and nothing waits.")
+	if took := time.Since(pushed); took < 8*time.Second {
+		t.Errorf("it had arrived after %s", took)
+	}
+	p.auditAll(t)
+}
+
+// A busy day: messages of many topics, some held back, and a rate that is too low. Names are what others make of them.
+func TestConsole_ShowsWhatFallsDue(t *testing.T) {
+	t.Parallel()
+	_, server := dev(t, `namespace: shop
+topics:
+  - {pattern: "mail.*", rate: 2}
+  - {pattern: "jobs.>", deliver: pull}
+`)
+	post(t, server+"/v1/topics/mail.welcome/pause", map[string]any{})
+	hostile := []string{`<img/src=x/onerror=alert(1)//.עברית`, "deep." + strings.Repeat("0123456789", 24)}
+	var pushes []push
+	random := rand.New(rand.NewPCG(1, 2)) // the same each time
+	within := func(least, most int) string { return fmt.Sprintf("%ds", least+random.IntN(most-least)) }
+	for n := range 600 {
+		pushes = append(pushes, push{[]string{"orders.remind", "carts.abandoned"}[random.IntN(5)/3], within(60, 3500), "x"})
+		if n%2 == 0 {
+			pushes = append(pushes, push{"mail.digest", "20m", "x"}, push{hostile[n/2%2], within(1200, 3300), "x"})
+		}
+	}
+	for range 41 {
+		pushes = append(pushes, push{"mail.welcome", "1ms", "x"}, push{"jobs.render", "1ms", "x"})
+	}
+	for len(pushes) > 0 {
+		n := min(len(pushes), 500)
+		pushAll(t, server, pushes[:n])
+		pushes = pushes[n:]
+	}
+	p := open(t, server+"/console")
+	p.sees(t, "What may leave, leaves on time. 82 due messages are held back.")
+	p.sees(t, "mail.welcome is paused, by 127.0.0.1, for ")
+	p.sees(t, "the rate of mail.* makes some 2m 2")
+	if *update {
+		p.do(t, chromedp.EmulateViewport(1200, 560))
+		p.picture(t, "../../docs/console.png")
+	}
+	p.click(t, "By topic")
+	p.sees(t, "1 200 messages fall due in the next day. 82 are overdue already.")
+	for _, name := range hostile {
+		p.sees(t, name)
+	}
+	p.sees(t, "Rates that will be too low")
+	p.auditAll(t)
+
+	// By keyboard alone: to the bar after next, and what it holds.
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/due?span=hour"`))
+	p.sees(t, "What falls due in the next")
+	p.do(t, chromedp.Focus(chromedp.CSS(`[data-step="0"]`)), chromedp.KeyEvent(kb.ArrowRight), chromedp.KeyEvent(kb.End),
+		chromedp.KeyEvent(kb.Home), chromedp.KeyEvent(kb.ArrowRight))
+	lab.Eventually(t, patience, func() error {
+		if at := p.at(t); !strings.Contains(at, "at=1") {
+			return fmt.Errorf("the address is %s", at)
+		}
+		return nil
+	})
+	p.sees(t, " fall due close")
+	if on := evaluate[string](t, p, `document.activeElement.dataset.step`); on != "1" {
+		t.Errorf("the focus is on step %q", on)
+	}
+	if p.said() != "" {
+		t.Errorf("went wrong: %s", p.said())
+	}
+}
+
+// Each token sees what it may; an unknown one nothing.
+func TestConsole_AsksForAToken(t *testing.T) {
+	t.Parallel()
+	sum := func(token string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(token))) }
+	_, server := dev(t, fmt.Sprintf(`http:
+  token: the-token-of-all
+  tokens:
+    - {name: shop, sha256: %s, push: ["orders.>"]}
+    - {name: viewer, sha256: %s, read: true}
+`, sum("the-token-of-shop"), sum("the-token-of-viewer")))
+	enters := func(token string) *page {
+		p := open(t, server+"/console")
+		p.sees(t, "This tarry asks callers for a token.")
+		p.do(t, chromedp.SendKeys(chromedp.CSS("dialog input"), token+kb.Enter))
+		return p
+	}
+	enters("the-token-of-nobody").sees(t, "This token is not known here.")
+	enters("the-token-of-shop").sees(t, "shop may not read")
+	p := enters("the-token-of-viewer")
+	p.sees(t, "viewer may read")
+	p.sees(t, "All is well, and nothing waits.")
+	if address := evaluate[string](t, p, `location.href + document.cookie`); strings.Contains(address, "the-token") {
+		t.Errorf("the token stands in %s", address)
+	}
+	p.click(t, "leave")
+	p.sees(t, "This tarry asks callers for a token.")
+	p.audit(t, 320, "dark")
+}
+
+// A page whose instance is gone says so, and goes on when it is back.
+func TestConsole_SaysThatNobodyAnswers(t *testing.T) {
+	t.Parallel()
+	d, _ := dev(t, "")
+	var gone atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: d.Addr})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Host = d.Addr; gone.Load() {
+			w.WriteHeader(http.StatusBadGateway)
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	p := open(t, front.URL+"/console")
+	p.sees(t, "All is well")
+	gone.Store(true)
+	p.sees(t, "No instance has answered this page for ")
+	p.sees(t, "Held here") // what stood there stays
+	if title := evaluate[string](t, p, `document.title`); !strings.HasPrefix(title, "✕ ") {
+		t.Errorf("the title is %q", title)
+	}
+	p.audit(t, 360, "light")
+	gone.Store(false)
+	p.sees(t, "All is well")
+}
