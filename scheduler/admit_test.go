@@ -74,7 +74,7 @@ func TestAdmit_RefusesEveryCallBeforeItReachesTheTimeline(t *testing.T) {
 		"pauses": func(ctx context.Context) error { _, err := s.Pauses(ctx); return err },
 		"pause":  func(ctx context.Context) error { _, err := s.Pause(ctx, "b", "me"); return err },
 		"resume": func(ctx context.Context) error { _, _, err := s.Resume(ctx, "b"); return err },
-		"lanes":  func(ctx context.Context) error { _, err := l.ParkedLanes(ctx); return err },
+		"lanes":  func(ctx context.Context) error { _, err := l.HeldLanes(ctx); return err },
 		"topics": func(ctx context.Context) error { _, err := l.ParkedTopics(ctx, []string{"b"}); return err },
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -67,9 +67,9 @@ type Leading interface {
 	// Refused lists the transitions that the bucket was asked for and did not make, for the first MaxRefusals messages.
 	// It forgets a refusal once its message is gone, has changed state, or can be read again.
 	Refused(ctx context.Context, bucket message.Bucket) ([]Refusal, error)
-	// Lanes lists the lanes of a bucket that hold parked messages. Begin does not return them, since every instance
+	// Lanes lists the lanes of a bucket that hold messages, by name. Begin does not return them, since every instance
 	// lists lanes for operators.
-	Lanes(ctx context.Context, bucket message.Bucket) ([]message.Lane, error)
+	Lanes(ctx context.Context, bucket message.Bucket) ([]LaneCount, error)
 	// Trim forgets up to limit ends that are older than EndedKeep, and tombstones that are too old. It returns how many
 	// ends it forgot.
 	Trim(ctx context.Context, bucket message.Bucket, term uint64, now message.Milli, limit int) (int, error)

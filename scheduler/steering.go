@@ -208,6 +208,23 @@ type PauseChange struct {
 	Number uint64
 }
 
+// LaneCount counts the messages of a lane, all of which are due.
+type LaneCount struct {
+	Lane   message.Lane
+	Count  int
+	Oldest message.Milli // the earliest of their own due times
+}
+
+// HeldGroup is messages that are due, and what holds them back.
+type HeldGroup struct {
+	Lane message.Lane `json:"-"` // empty for messages that consumers pull
+	// Name is what holds them: a pattern, a subject, a stream; or the topic of messages for pull.
+	Name   string        `json:"name"`
+	Count  int           `json:"count"`
+	Oldest message.Milli `json:"oldest,omitempty"` // when the first fell due; 0 if that is not known
+	message.Why
+}
+
 // Parked is a lane that holds messages back, with the reason in words for people.
 type Parked struct {
 	Lane message.Lane `json:"lane"`

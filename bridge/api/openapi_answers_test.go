@@ -68,6 +68,7 @@ var (
 			[]error{ops.ErrNoRejects, ops.ErrUnknownReject, ops.ErrIncompleteReject}),
 		"GET /v1/me":       nil, // it asks nothing
 		"GET /v1/overview": nil, // what fails is a condition
+		"GET /v1/held":     away,
 		"GET /v1/cluster":  {ops.ErrUnreachable, errElse},
 		"POST /v1/cluster/resign": {ops.ErrNoLeader, ops.ErrNotLeader, ops.ErrNoStandby,
 			ops.ErrUnreachable, context.DeadlineExceeded, errElse},

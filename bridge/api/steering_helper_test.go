@@ -30,6 +30,7 @@ type steering struct {
 	parked  map[string]string // by topic
 	unheard bool              // the leader takes no pause over
 	was     bool              // what is resumed was paused
+	part    bool              // not all topics were looked at
 }
 
 type (
@@ -183,11 +184,23 @@ func (s *steering) TopicCounts(_ context.Context, after string, limit int) ([]sc
 
 func (s *steering) Pauses(context.Context) ([]scheduler.Pause, error) { return s.pauses, s.err }
 
-func (s *steering) ParkedLanes(context.Context) (all []scheduler.Parked, err error) {
+func (s *steering) HeldLanes(context.Context) (all []scheduler.HeldGroup, err error) {
 	for _, topic := range slices.Sorted(maps.Keys(s.parked)) {
-		all = append(all, scheduler.Parked{Lane: message.LaneCore.Lane(topic), Why: s.parked[topic]})
+		all = append(all, scheduler.HeldGroup{Lane: message.LaneCore.Lane(topic), Name: topic, Count: 3, Oldest: 1000,
+			Why: message.Why{Word: message.WhyNoListener, Detail: s.parked[topic], Next: 2000}})
 	}
 	return all, s.err
+}
+
+// ReadyTopics goes by what counts holds.
+func (s *steering) ReadyTopics(context.Context, int) (groups []scheduler.HeldGroup, whole bool, err error) {
+	for _, c := range s.counts {
+		if c.Ready > 0 {
+			groups = append(groups, scheduler.HeldGroup{Name: c.Topic, Count: c.Ready,
+				Why: message.Why{Word: message.WhyUnpulled, Detail: "ready", Since: 3000, By: "ann"}})
+		}
+	}
+	return groups, !s.part, s.err
 }
 
 func (s *steering) ParkedTopics(context.Context, []string) (map[string]message.Why, error) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/api"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
@@ -57,6 +58,39 @@ func TestParked_IsSaidInWordsWhereverItIsRead(t *testing.T) {
 			t.Errorf("got %s", a.raw)
 		}
 	}
+}
+
+func TestHeld_HasTheMostFirst(t *testing.T) {
+	t.Parallel()
+	s := &steering{counts: []scheduler.TopicCount{{Topic: "jobs", Ready: 5}, {Topic: "none"}, {Topic: "tasks", Ready: 2}},
+		parked: map[string]string{"odd.x": "nobody listens on odd.x"}}
+	ask := func() reply { return call(t, open(t, steered(s)), "GET", "/v1/held", "") } // each of a server of its own
+	want := `{"groups":[{"name":"jobs","count":5,"word":"unpulled","detail":"ready","since":"1970-01-01T00:00:03.000Z",` +
+		`"by":"ann"},{"name":"odd.x","count":3,"oldest":"1970-01-01T00:00:01.000Z","word":"no_listener",` +
+		`"detail":"nobody listens on odd.x","next":"1970-01-01T00:00:02.000Z"},` +
+		`{"name":"tasks","count":2,"word":"unpulled","detail":"ready","since":"1970-01-01T00:00:03.000Z","by":"ann"}],` +
+		`"more":false}` + "\n"
+	if a := ask().want(t, 200, ""); a.raw != want {
+		t.Errorf("got %s\nwant %s", a.raw, want)
+	}
+	s.part = true
+	if a := ask().want(t, 200, ""); a.json["more"] != true {
+		t.Errorf("of a part: %s", a.raw)
+	}
+	s.part, s.counts = false, nil
+	for i := range ops.MaxGroups {
+		s.counts = append(s.counts, scheduler.TopicCount{Topic: fmt.Sprint(i), Ready: 1})
+	}
+	a := ask().want(t, 200, "")
+	if groups, _ := a.json["groups"].([]any); len(groups) != ops.MaxGroups || a.json["more"] != true {
+		t.Errorf("of many: %d groups, more %v", len(groups), a.json["more"])
+	}
+	s.counts, s.parked = nil, nil
+	if a := ask().want(t, 200, ""); a.raw != `{"groups":[],"more":false}`+"\n" {
+		t.Errorf("of nothing: %s", a.raw)
+	}
+	s.err = scheduler.ErrUnavailable
+	ask().want(t, 503, "unavailable")
 }
 
 func TestTopics_GoesOnWhereItsCursorSays(t *testing.T) {

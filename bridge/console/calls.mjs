@@ -2,7 +2,13 @@
 const api = new URL('../v1/', import.meta.url);
 
 // The routes that the console asks; a test holds them against the operations.
-export const routes = { me: 'GET /v1/me', overview: 'GET /v1/overview', forecast: 'GET /v1/forecast' };
+export const routes = {
+  me: 'GET /v1/me',
+  overview: 'GET /v1/overview',
+  forecast: 'GET /v1/forecast',
+  held: 'GET /v1/held',
+  resume: 'POST /v1/topics/{topic}/resume',
+};
 
 // Problem is an unsuccessful answer. Its status is 0 where there was none.
 export class Problem extends Error {
@@ -18,8 +24,11 @@ export const token = {
   set: (text) => (text ? sessionStorage.setItem('token', text) : sessionStorage.removeItem('token')),
 };
 
-async function call(name, query) {
-  const [method, path] = routes[name].split(' '), at = new URL(path.replace('/v1/', ''), api);
+// call asks an operation; a parameter of its path takes what values has of that name.
+async function call(name, query, values = {}) {
+  const [method, route] = routes[name].split(' ');
+  const path = route.replace('/v1/', '').replace(/{(\w+)}/g, (_, key) => encodeURIComponent(values[key]));
+  const at = new URL(path, api);
   at.search = new URLSearchParams(query);
   const headers = token.get() ? { Authorization: `Bearer ${token.get()}` } : {};
   let answer, text;
@@ -36,6 +45,9 @@ async function call(name, query) {
   throw new Problem(answer.status, body?.error ?? 'unreadable',
     body?.detail ?? `The answer is ${answer.status}, and not tarry's.`);
 }
+
+// act changes something.
+export const act = (name, values) => call(name, {}, values);
 
 // Feed asks for the same again and again. It waits for an answer before it asks anew, and longer after each failure.
 export class Feed {

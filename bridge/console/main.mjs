@@ -1,18 +1,23 @@
 // The shell: where the address leads, what is asked while it is shown, navigation, and the dialog for a token.
 import { createRef, h, render } from './vendor/preact.mjs';
 import { Feed, token } from './calls.mjs';
-import { clock, Ghost, Mark, Name, Notice, num, S, span } from './parts.mjs';
+import { Button, clock, Ghost, Mark, Name, Notice, num, S, span, sum } from './parts.mjs';
 import { Due, feeds as dueFeeds } from './s-due.mjs';
 import { Overview, feeds as overviewFeeds } from './s-overview.mjs';
+import { Stuck, feeds as stuckFeeds } from './s-stuck.mjs';
 
 const screens = [
   { path: 'overview', title: 'Overview', Screen: Overview, feeds: overviewFeeds },
   { path: 'due', title: 'Falls due', Screen: Due, feeds: dueFeeds, count: (o) => num(o.messages.waiting) },
+  { path: 'stuck', title: 'Stuck', Screen: Stuck, feeds: stuckFeeds, count: (o) => {
+    const n = sum((o.overdue ?? []).map((x) => x.count));
+    return [n > 0 && h(Mark, { is: 'held', size: 9 }), num(n)];
+  } },
 ];
 const me = ['me', {}, Infinity], overview = ['overview', {}, 2 * S]; // every screen shows them
 
 const feeds = new Map(); // by what they ask
-const view = { hold: false, focus: null, theme: sessionStorage.getItem('theme') ?? 'auto' };
+const view = { hold: false, focus: null, asks: null, theme: sessionStorage.getItem('theme') ?? 'auto' };
 clock.utc = sessionStorage.getItem('utc') === 'on';
 
 function feed(name, query = {}, every = 0) {
@@ -81,9 +86,9 @@ function show() {
     h(Nav, { screen, o: o.data, who }),
     h('main', { id: 'main', tabindex: -1, class: away ? 'stale' : '' },
       h(Strip, { away, answered: o.answered }),
-      o.data ? h(screen.Screen, { feed, width, wide, away, query, go })
+      o.data ? h(screen.Screen, { feed, width, wide, away, query, go, who, ask })
         : wrong ? h(Notice, { mark: 'dead' }, wrong.message) : h(Ghost)),
-    asked.some((f) => f.problem?.status === 401) && h(Login),
+    asked.some((f) => f.problem?.status === 401) ? h(Login) : view.asks && h(Ask, view.asks),
   ], document.body);
   if (dialog.current && !dialog.current.open) dialog.current.showModal();
   if (view.focus) document.querySelector(view.focus)?.focus();
@@ -132,6 +137,30 @@ function Strip({ away, answered }) {
     }, { 'aria-label': `colours: ${view.theme}` })));
 }
 
+// ask opens a dialog that says what an act will do, and then what it did. Nothing is asked of the API meanwhile.
+function ask(what) {
+  view.asks = what;
+  show();
+}
+
+function Ask({ title, body, button, go: act, result, busy }) {
+  const close = () => {
+    ask(null);
+    for (const f of feeds.values()) f.soon();
+    beat();
+  };
+  const submit = async () => {
+    const what = { ...view.asks, busy: true };
+    ask(what);
+    ask({ ...what, result: await act().then((text) => [h(Mark, { is: 'done' }), ' ', text],
+      (problem) => [h(Mark, { is: 'dead', word: 'failed' }), ' ', problem.message]) });
+  };
+  return h('dialog', { class: 'dialog', 'aria-labelledby': 'ask', ref: dialog, onClose: close },
+    h('h2', { id: 'ask' }, title), h('p', { role: 'status' }, result ?? body),
+    h('footer', null, h(Button, { onClick: close }, result ? 'Close' : 'Back'),
+      !result && h(Button, { kind: 'primary', disabled: busy, onClick: submit }, button)));
+}
+
 // Login asks for a token over the page, which stays.
 const dialog = createRef(), field = createRef();
 function Login() {
@@ -146,7 +175,7 @@ function Login() {
     h('form', { onSubmit: submit },
       h('label', { class: 'field' }, h('span', null, 'Token'),
         h('input', { ref: field, type: 'password', required: true, autocomplete: 'off', spellcheck: false })),
-      h('footer', null, h('button', { type: 'submit', class: 'button primary' }, 'Enter'))));
+      h('footer', null, h(Button, { kind: 'primary', type: 'submit' }, 'Enter'))));
 }
 
 addEventListener('hashchange', beat);

@@ -66,6 +66,8 @@ export const Name = ({ children }) => h('bdi', { class: 'name', title: children 
 
 export const Section = ({ title, note, children }) => h('section', { class: 'section' },
   h('header', null, h('h2', null, title), note && h('p', { class: 'note' }, note)), children);
+export const Button = ({ children, kind = '', ...rest }) =>
+  h('button', { type: 'button', class: `button ${kind}`, ...rest }, children);
 export const Notice = ({ mark = 'late', children }) => h('div', { class: 'notice' }, h(Mark, { is: mark, size: 14 }),
   h('p', null, children));
 export const Ghost = () => h('div', { class: 'ghost', 'aria-busy': 'true' }, Array.from({ length: 8 }, () => h('i')));

@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // MaxParked is the maximum number of lanes in an answer.
@@ -23,8 +25,10 @@ func (o *Ops) cluster(ctx context.Context, _ *Caller, _ *Nothing) (*Cluster, err
 	if a.Instances == nil {
 		a.Instances = []Instance{}
 	}
-	if parked, err := o.Service.ParkedLanes(ctx); err == nil { // without the lanes, the answer has the instances
-		a.Parked = parked[:min(len(parked), MaxParked)]
+	if lanes, err := o.Service.HeldLanes(ctx); err == nil { // without the lanes, the answer has the instances
+		for _, l := range lanes[:min(len(lanes), MaxParked)] {
+			a.Parked = append(a.Parked, scheduler.Parked{Lane: l.Lane, Why: l.Detail})
+		}
 	}
 	if o.JournalMode != "" {
 		a.Journal = &JournalState{Mode: o.JournalMode}

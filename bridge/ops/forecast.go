@@ -92,12 +92,21 @@ func (o *Ops) forecast(ctx context.Context, _ *Caller, in *Forecast) (*scheduler
 		return nil, Refuse(http.StatusBadRequest, WordStep, "step makes %d steps until %s, the limit %s is %d",
 			n, FormatTime(int64(f.Until)), limit, MaxFalls)
 	}
+	// Who asks for the same span from about now shares a reading.
+	type asked struct {
+		topic, by  string
+		top        int
+		step, span message.Milli
+	}
 	q := scheduler.OutlookQuery{Topic: in.Topic, By: in.By, Top: cmp.Or(in.Top, defaultTop)}
 	for i := range n {
 		q.Times = append(q.Times, f.From+message.Milli(i)*f.Step)
 	}
 	q.Times = append(q.Times, f.Until)
-	return o.Service.Outlook(ctx, q)
+	key := asked{q.Topic, q.By, q.Top, f.Step, f.Until - f.From}
+	return o.outlooks.get(ctx, key, viewsKeep, o.Timeout, func(ctx context.Context) (*scheduler.Outlook, error) {
+		return o.Service.Outlook(ctx, q)
+	})
 }
 
 // journaledForecast counts messages that wait by the journal, of one topic or in more steps.

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/rs/zerolog"
+
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // Config configures Ops. Where a field says so, its zero value means a default.
@@ -59,6 +61,9 @@ type Ops struct {
 	Config
 	whys chan struct{} // room for requests that look everywhere
 
+	outlooks kept[*scheduler.Outlook]
+	groups   kept[*HeldList]
+
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive
 }
@@ -97,6 +102,7 @@ func (o *Ops) Table() []*Operation {
 		op("list", "read", "GET /v1/messages", RightRead, "a list", o.list).asks("journal").needs(o.Journaled),
 		op("history", "read", "GET /v1/messages/{id}/history", RightLook, "a look-up",
 			o.history).asks("journal").needs(o.Journaled),
+		op("held", "read", "GET /v1/held", RightRead, "what is held back", o.held).asks("store"),
 		op("forecast", "read", "GET /v1/forecast", RightRead, "a forecast", o.forecast).asks("store"),
 		op("restore_one", "admin", "POST /v1/messages/{id}/restore", RightOperate, "the restore of one message",
 			o.restoreOne).long().needs(o.Journaled),

@@ -76,8 +76,11 @@ type Steering interface {
 	// TopicCounts returns a page of the topics that have messages, ordered by name, after the given name.
 	TopicCounts(ctx context.Context, after string, limit int) ([]scheduler.TopicCount, error)
 	Pauses(ctx context.Context) ([]scheduler.Pause, error)
-	// ParkedLanes lists the lanes that hold messages back, and the reasons.
-	ParkedLanes(ctx context.Context) ([]scheduler.Parked, error)
+	// HeldLanes lists the lanes that hold messages back, and the reasons, the most messages first.
+	HeldLanes(ctx context.Context) ([]scheduler.HeldGroup, error)
+	// ReadyTopics lists the topics with messages that consumers may pull, among the first most by name, and whether those
+	// were all.
+	ReadyTopics(ctx context.Context, most int) (groups []scheduler.HeldGroup, whole bool, err error)
 	// ParkedTopics returns the reason for each of the topics that has messages held back.
 	ParkedTopics(ctx context.Context, topics []string) (map[string]message.Why, error)
 	// Pause and Resume report whether the leader has applied the change.

@@ -291,6 +291,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"list --state soon", "list --limit 1001",
 			"list --due-from soon", "list --cursor x",
 		},
+		"held": {"held"},
 		"forecast": {
 			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h",
 			"forecast --topic nothing --until 2m", "forecast --topic orders.>", "forecast --step 1s --until 1d",
@@ -719,7 +720,7 @@ func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {
 	r := tarry(t, "", nil, "--help").want(t, exitDone,
 		"Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
 	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "reschedule", "run",
-		"history", "forecast", "restore", "verify", "redeliver", "dead", "topics", "cluster", "resign", "health",
+		"history", "forecast", "held", "restore", "verify", "redeliver", "dead", "topics", "cluster", "resign", "health",
 		"config", "token", "version"} {
 		if !strings.Contains(r.out, "\n  "+name+" ") {
 			t.Errorf("%s is not in the help", name)

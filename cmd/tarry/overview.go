@@ -2,11 +2,13 @@ package main
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 func newOverview(o outside) *cobra.Command {
@@ -60,4 +62,37 @@ func overviewText(t clock, o *ops.Overview) string {
 		fmt.Fprintf(&b, "%s leads, %d of %d instances could\n", o.Leader.Instance, o.Healthy, o.Instances)
 	}
 	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func newHeld(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "held",
+		Short: "List what holds messages back that are due",
+		Long: `List what holds messages back that are due, the most messages first: pauses, rates, subjects without a
+listener, streams that take nothing, and topics whose messages wait to be pulled.`,
+		Args: noArgs,
+	}
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		return shows(c, heldText)(get[ops.HeldList](c, cmd, "/v1/held"))
+	})
+}
+
+func heldText(t clock, l *ops.HeldList) string {
+	if len(l.Groups) == 0 {
+		return "nothing that is due is held back"
+	}
+	rows := [][]string{{"COUNT", "NAME", "OLDEST", "WHY"}}
+	for i := range l.Groups {
+		g := &l.Groups[i]
+		why := string(g.Word) + ": " + g.Detail
+		if g.Word == message.WhyPaused {
+			why += ", by " + g.By
+		}
+		rows = append(rows, []string{strconv.Itoa(g.Count), g.Name, t.milli(g.Oldest), why})
+	}
+	text := table(rows)
+	if l.More {
+		text += "\nand more: these hold the most"
+	}
+	return text
 }

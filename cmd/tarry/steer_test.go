@@ -153,8 +153,14 @@ func (scripted) Pauses(context.Context) ([]scheduler.Pause, error) {
 
 const someWhy = "nobody listens on orders.remind; next try in 3 s"
 
-func (scripted) ParkedLanes(context.Context) ([]scheduler.Parked, error) {
-	return []scheduler.Parked{{Lane: "core:orders.remind", Why: someWhy}}, nil
+func (scripted) HeldLanes(context.Context) ([]scheduler.HeldGroup, error) {
+	return []scheduler.HeldGroup{{Lane: "core:orders.remind", Name: "orders.remind", Count: 14, Oldest: someDue,
+		Why: message.Why{Word: message.WhyNoListener, Detail: someWhy, Next: someDue.Add(time.Second)}}}, nil
+}
+
+func (scripted) ReadyTopics(context.Context, int) ([]scheduler.HeldGroup, bool, error) {
+	return []scheduler.HeldGroup{{Name: "jobs.>\a", Count: 412,
+		Why: message.Why{Word: message.WhyPaused, Detail: "jobs.> is paused", By: "ann", Since: someDue}}}, false, nil
 }
 
 func (scripted) Held(context.Context, string, string, int, int) ([]message.UID, int, bool, error) {

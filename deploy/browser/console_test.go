@@ -32,7 +32,7 @@ import (
 var update = flag.Bool("update", false, "take the picture of the README anew")
 
 // screens are the addresses that every scene is looked at.
-var screens = []string{"#/overview", "#/due?span=hour&at=3", "#/due?span=month"}
+var screens = []string{"#/overview", "#/due?span=hour&at=3", "#/due?span=month", "#/stuck"}
 
 // dev starts tarry dev with settings.
 func dev(t *testing.T, settings string) (d *site.Dev, server string) {
@@ -259,6 +259,17 @@ topics:
 	if on := evaluate[string](t, p, `document.activeElement.dataset.step`); on != "1" {
 		t.Errorf("the focus is on step %q", on)
 	}
+
+	// On a phone somebody lets the paused ones go.
+	p.do(t, chromedp.EmulateViewport(320, 600), chromedp.Evaluate[chromedp.Void](`location.hash = "#/stuck"`))
+	p.sees(t, "82 messages are due and wait.")
+	p.click(t, "Resume…")
+	p.sees(t, "Resume mail.welcome? 41 messages are due, and leave at once.")
+	p.audit(t, 320, "light")
+	p.click(t, "Resume 41")
+	p.sees(t, "It is no longer paused.")
+	p.click(t, "Close")
+	p.sees(t, "nobody listens on mail.welcome")
 	if p.said() != "" {
 		t.Errorf("went wrong: %s", p.said())
 	}
@@ -274,8 +285,23 @@ func TestConsole_AsksForAToken(t *testing.T) {
     - {name: shop, sha256: %s, push: ["orders.>"]}
     - {name: viewer, sha256: %s, read: true}
 `, sum("the-token-of-shop"), sum("the-token-of-viewer")))
+	authorized := func(path, body string) {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer the-token-of-all")
+		resp, err := http.DefaultClient.Do(r)
+		if err != nil || resp.StatusCode >= 300 {
+			t.Fatal(resp, err)
+		}
+		_ = resp.Body.Close()
+	}
+	authorized("/v1/topics/orders.x/pause", "")
+	authorized("/v1/messages", `{"topic":"orders.x","delay":"1ms","body":"x"}`)
 	enters := func(token string) *page {
-		p := open(t, server+"/console")
+		p := open(t, server+"/console#/stuck")
 		p.sees(t, "This tarry asks callers for a token.")
 		p.do(t, chromedp.SendKeys(chromedp.CSS("dialog input"), token+kb.Enter))
 		return p
@@ -284,7 +310,16 @@ func TestConsole_AsksForAToken(t *testing.T) {
 	enters("the-token-of-shop").sees(t, "shop may not read")
 	p := enters("the-token-of-viewer")
 	p.sees(t, "viewer may read")
-	p.sees(t, "All is well, and nothing waits.")
+	p.sees(t, "1 message is due and waits.")
+	acts := `document.querySelectorAll("main table button").length`
+	if n := evaluate[int](t, p, acts); n != 0 {
+		t.Errorf("a viewer is offered %d acts", n)
+	}
+	operator := enters("the-token-of-all")
+	operator.sees(t, "1 message is due and waits.")
+	if n := evaluate[int](t, operator, acts); n != 1 {
+		t.Errorf("an operator is offered %d acts", n)
+	}
 	if address := evaluate[string](t, p, `location.href + document.cookie`); strings.Contains(address, "the-token") {
 		t.Errorf("the token stands in %s", address)
 	}

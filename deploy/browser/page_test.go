@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a busy machine may take for a page.
-const patience = 20 * time.Second
+const patience = 2 * time.Minute
 
 // page is a tab of a browser that stays open until the test ends.
 type page struct {

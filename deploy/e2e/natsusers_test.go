@@ -239,6 +239,7 @@ func operatorCan(t *testing.T, nc *nats.Conn) {
 		{"api.push", push, `"state":"waiting"`}, {"api.get", `{"id":"operated"}`, "orders.z"},
 		{"api.reschedule", `{"id":"operated","delay":"2h"}`, "waiting"},
 		{"read.forecast", `{"step":"3h","until":"3h"}`, `{"source":"store","overdue":0,"steps":[{`},
+		{"read.held", ``, `"groups":[`},
 		{"read.forecast", `{"step":"3h","until":"3h","by":"topic"}`, `"orders.z"`},
 		{"api.cancel_many", `{"topic":"orders.z"}`, `"done":1`}, {"read.topics", ``, `"topics":`},
 		{"admin.pause", `{"topic":"orders.z"}`, `"by":"nats"`},

@@ -101,6 +101,7 @@ func TestARedisUserOfItsOwnMayDoAllThatTarryDoes(t *testing.T) {
 	push(map[string]any{"topic": "user.paused", "body": "paused", "delay": "1ms"})
 	s.Says(b, 0, "", "topics")
 	s.Says(b, 0, "", "topics", "user.paused")
+	s.Says(b, 0, "", "held")
 	s.Says(b, 0, "", "topics", "resume", "user.paused")
 	in.Bodies(t, 4)
 	s.Inbox("lonely").Bodies(t, 1)

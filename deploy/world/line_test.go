@@ -137,8 +137,8 @@ func (l *line) Refused(ctx context.Context, bucket message.Bucket) ([]scheduler.
 		})
 }
 
-func (l *line) Lanes(ctx context.Context, bucket message.Bucket) ([]message.Lane, error) {
-	return call(ctx, &l.access, of("lanes", bucket), false, func(ctx context.Context) ([]message.Lane, error) {
+func (l *line) Lanes(ctx context.Context, bucket message.Bucket) ([]scheduler.LaneCount, error) {
+	return call(ctx, &l.access, of("lanes", bucket), false, func(ctx context.Context) ([]scheduler.LaneCount, error) {
 		return l.at().Lanes(ctx, bucket)
 	})
 }

@@ -1,9 +1,9 @@
 package lead
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 
@@ -11,26 +11,10 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// ParkedLanes lists the lanes that hold messages back, by name. On the leader it leaves out lanes that are open again
-// and only being emptied.
-func (r *Leader) ParkedLanes(ctx context.Context) ([]scheduler.Parked, error) {
-	lanes, err := r.HeldLanes(ctx, math.MaxInt)
-	parked := make([]scheduler.Parked, len(lanes))
-	for i, l := range lanes {
-		parked[i] = scheduler.Parked{Lane: l.Lane, Why: l.Why.Detail}
-	}
-	return parked, err
-}
-
-// HeldLane is a lane that holds messages back, and why.
-type HeldLane struct {
-	Lane message.Lane
-	Why  message.Why
-}
-
-// HeldLanes returns the first lanes that hold messages back, of pauses too, by name.
-func (r *Leader) HeldLanes(ctx context.Context, limit int) (all []HeldLane, err error) {
-	names, err := r.lanes(ctx)
+// HeldLanes lists the lanes that hold messages back, of pauses too, the most messages first. On the leader it leaves
+// out lanes that are open again and only being emptied.
+func (r *Leader) HeldLanes(ctx context.Context) (all []scheduler.HeldGroup, err error) {
+	lanes, err := r.lanes(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -40,28 +24,31 @@ func (r *Leader) HeldLanes(ctx context.Context, limit int) (all []HeldLane, err 
 	if err != nil {
 		return nil, scheduler.Looked("list pauses", err)
 	}
-	for _, name := range names {
-		if len(all) == limit {
-			break
+	for _, l := range lanes {
+		if !r.holdsBack(l.Lane) {
+			continue
 		}
-		why := r.Why(name, "")
+		g := scheduler.HeldGroup{Lane: l.Lane, Name: l.Lane.Name(), Count: l.Count, Oldest: l.Oldest, Why: r.Why(l.Lane, "")}
 		if at := slices.IndexFunc(pauses, func(p scheduler.Pause) bool {
-			return message.LanePaused.Lane(p.Pattern) == name
+			return message.LanePaused.Lane(p.Pattern) == l.Lane
 		}); at >= 0 {
-			why = pauses[at].Why(0)
+			g.Why = pauses[at].Why(0)
 		}
-		if r.holdsBack(name) {
-			all = append(all, HeldLane{name, why})
-		}
+		all = append(all, g)
 	}
+	slices.SortStableFunc(all, func(x, y scheduler.HeldGroup) int { return y.Count - x.Count })
 	return all, nil
 }
 
 // ParkedTopics returns why messages are held back, for those of the given topics that have such messages.
 func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]message.Why, error) {
-	names, err := r.lanes(ctx)
-	if err != nil || len(names) == 0 {
+	lanes, err := r.lanes(ctx)
+	if err != nil || len(lanes) == 0 {
 		return nil, err
+	}
+	stands := func(name message.Lane) bool {
+		_, found := slices.BinarySearchFunc(lanes, name, place)
+		return found
 	}
 	ctx, stop := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer stop()
@@ -70,7 +57,7 @@ func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]
 		return nil, scheduler.Looked("list pauses", err)
 	}
 	pauses = slices.DeleteFunc(slices.Clone(pauses), func(p scheduler.Pause) bool {
-		return !slices.Contains(names, message.LanePaused.Lane(p.Pattern))
+		return !stands(message.LanePaused.Lane(p.Pattern))
 	})
 	parked := map[string]message.Why{}
 	for _, topic := range topics {
@@ -79,7 +66,7 @@ func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]
 			continue
 		}
 		for _, name := range r.lanesOf(topic) {
-			if _, stands := slices.BinarySearch(names, name); stands && r.holdsBack(name) {
+			if stands(name) && r.holdsBack(name) {
 				parked[topic] = r.Why(name, topic)
 				break
 			}
@@ -88,8 +75,8 @@ func (r *Leader) ParkedTopics(ctx context.Context, topics []string) (map[string]
 	return parked, nil
 }
 
-// lanes returns the sorted names of all lanes that hold messages.
-func (r *Leader) lanes(ctx context.Context) ([]message.Lane, error) {
+// lanes returns the lanes of all buckets that hold messages, by name.
+func (r *Leader) lanes(ctx context.Context) (lanes []scheduler.LaneCount, err error) {
 	if r.cfg.Admit != nil {
 		if err := r.cfg.Admit(); err != nil {
 			return nil, err
@@ -97,17 +84,25 @@ func (r *Leader) lanes(ctx context.Context) ([]message.Lane, error) {
 	}
 	ctx, stop := context.WithTimeout(ctx, r.cfg.CallTimeout)
 	defer stop()
-	var names []message.Lane
 	for bucket := range r.cfg.Timeline.Buckets() {
 		some, err := r.cfg.Timeline.Lanes(ctx, bucket)
 		if err != nil {
 			return nil, scheduler.Looked("list lanes", err)
 		}
-		names = append(names, some...)
+		for _, l := range some {
+			at, found := slices.BinarySearchFunc(lanes, l.Lane, place)
+			if !found {
+				lanes = slices.Insert(lanes, at, scheduler.LaneCount{Lane: l.Lane, Oldest: l.Oldest})
+			}
+			lanes[at].Count += l.Count
+			lanes[at].Oldest = min(lanes[at].Oldest, l.Oldest)
+		}
 	}
-	slices.Sort(names)
-	return slices.Compact(names), nil
+	return lanes, nil
 }
+
+// place compares a lane with a name.
+func place(l scheduler.LaneCount, name message.Lane) int { return cmp.Compare(l.Lane, name) }
 
 // lanesOf returns the lanes in which messages of a topic may wait, except those of pauses.
 func (r *Leader) lanesOf(topic string) []message.Lane {

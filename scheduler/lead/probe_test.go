@@ -171,12 +171,13 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 				all["mail.a"].Since == 0 {
 				t.Errorf("%s says of a pause %+v, and of its topic %+v, %v", where, by.Why, all["mail.a"], err)
 			}
-			lanes, err := s.ParkedLanes(t.Context())
+			lanes, err := s.HeldLanes(t.Context())
 			if err != nil || len(lanes) != 3 {
 				t.Fatalf("%s lists %+v, %v", where, lanes, err)
 			}
 			for i, name := range []string{"core:odd.x", "js:ORDERS", "paused.mail.>"} {
-				if string(lanes[i].Lane) != name || lanes[i].Why != want[topics[i]] {
+				if string(lanes[i].Lane) != name || lanes[i].Detail != want[topics[i]] || lanes[i].Count != 1 ||
+					lanes[i].Oldest == 0 || lanes[i].Name != lanes[i].Lane.Name() {
 					t.Errorf("%s lists %+v, want %s", where, lanes[i], name)
 				}
 			}
@@ -205,7 +206,7 @@ func TestParked_SaysInWordsWhatHoldsAMessageBack(t *testing.T) {
 		r.Nats.Mu.Unlock()
 		time.Sleep(10 * time.Second)
 		_ = stop(rig.ErrStop)
-		if lanes, err := r.S.ParkedLanes(t.Context()); err != nil || len(lanes) != 1 {
+		if lanes, err := r.S.HeldLanes(t.Context()); err != nil || len(lanes) != 1 {
 			t.Errorf("once they take messages again: %+v, %v", lanes, err)
 		}
 	})

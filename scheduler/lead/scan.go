@@ -137,8 +137,8 @@ func (sc *scanner) begin(ctx context.Context) error {
 			if err != nil {
 				return fmt.Errorf("list lanes: %w", err)
 			}
-			for _, name := range lanes {
-				sc.addLane(name)
+			for _, l := range lanes {
+				sc.addLane(l.Lane)
 			}
 			return nil
 		})

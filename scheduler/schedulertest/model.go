@@ -163,7 +163,7 @@ func (m *model) compare(what string, got view) {
 type view struct {
 	lines []string // heads, lanes, claims, names, counts, totals and pauses
 	heads []scheduler.Head
-	lanes [][]message.Lane
+	lanes [][]scheduler.LaneCount
 	infos [][]message.Info // of every message ever made
 	// counts are those of the topics that have messages, by name. each is what Count returns, for every topic.
 	counts []scheduler.TopicCount
@@ -181,7 +181,7 @@ func (m *model) look(tl scheduler.Timeline) (v view) {
 	line("heads %+v%s", heads, short(err))
 	for bucket := range m.o.Buckets {
 		lanes, err := tl.Lanes(m.ctx, bucket)
-		line("lanes of %d: %q%s", bucket, lanes, short(err))
+		line("lanes of %d: %+v%s", bucket, lanes, short(err))
 		v.lanes = append(v.lanes, lanes)
 		if m.terms[bucket] > 0 {
 			held, err := tl.Held(m.ctx, bucket, m.terms[bucket], "", wide)
@@ -395,7 +395,7 @@ func (m *model) watch(what string, seen view) {
 		if got := seen.totals[b].Waiting[message.HoldParked]; got != parked[b] {
 			m.Fatalf("after %s: in the lanes of bucket %d wait %+v; the messages say %+v", what, b, got, parked[b])
 		}
-		names := seen.lanes[b]
+		names := namesOf(seen.lanes[b])
 		slices.Sort(lanes[b])
 		if h.Waiting != waiting[b] || h.Claimed != inFlight[b] || (h.Due == 0) != (waiting[b] == 0) ||
 			h.Term != m.terms[b] || !slices.Equal(names, lanes[b]) {
@@ -404,6 +404,14 @@ func (m *model) watch(what string, seen view) {
 				what, b, h, names, waiting[b], inFlight[b], lanes[b], m.terms[b])
 		}
 	}
+}
+
+// namesOf returns the names of lanes.
+func namesOf(lanes []scheduler.LaneCount) (names []message.Lane) {
+	for _, l := range lanes {
+		names = append(names, l.Lane)
+	}
+	return names
 }
 
 // isMerged reports whether a push was merged into another message.
@@ -422,7 +430,7 @@ func (m *model) drain() {
 			n, err := tl.Sweep(m.ctx, b, term, 0, wide, m.now)
 			return fmt.Sprint(n, short(err))
 		}, false, nil)
-		names := m.look(m.ref).lanes[b]
+		names := namesOf(m.look(m.ref).lanes[b])
 		m.drainPulled(b)
 		for _, lane := range append(names, "") {
 			m.take(b, scheduler.Claim{Term: term, Now: m.now, Limit: 1000, Bytes: wide, Lane: lane})

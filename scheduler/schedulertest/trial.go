@@ -315,7 +315,7 @@ func (t *trial) lanes(bucket message.Bucket) []message.Lane {
 	t.Helper()
 	lanes, err := t.tl.Lanes(t.Context(), bucket)
 	t.must("lanes", err)
-	return lanes
+	return namesOf(lanes)
 }
 
 func (t *trial) wantLanes(bucket message.Bucket, want ...message.Lane) {

@@ -46,8 +46,32 @@ func (s *Scheduler) Outlook(ctx context.Context, q scheduler.OutlookQuery) (*sch
 	if err != nil {
 		return nil, scheduler.Looked("list pauses", err)
 	}
-	split(o, q, samples, s.cfg.Topics, pauses)
+	late, err := s.limited(ctx)
+	if err != nil {
+		return nil, err
+	}
+	split(o, q, samples, s.cfg.Topics, pauses, late)
 	return o, nil
+}
+
+// limited counts by pattern the messages that a rate holds back already, if any topic has a rate.
+func (s *Scheduler) limited(ctx context.Context) (map[string]int, error) {
+	late := map[string]int{}
+	if !slices.ContainsFunc(s.cfg.Topics.All(), func(t *scheduler.Topic) bool { return t.Rate > 0 }) {
+		return late, nil
+	}
+	for bucket := range s.cfg.Timeline.Buckets() {
+		lanes, err := s.cfg.Timeline.Lanes(ctx, bucket)
+		if err != nil {
+			return nil, scheduler.Looked("list lanes", err)
+		}
+		for _, l := range lanes {
+			if l.Lane.Kind() == message.LaneRate {
+				late[l.Lane.Name()] += l.Count
+			}
+		}
+	}
+	return late, nil
 }
 
 // overdue counts what is due at a time and waits, whatever holds it back.
@@ -82,7 +106,7 @@ type kind struct {
 
 // split divides the counts of an outlook by a sample.
 func split(o *scheduler.Outlook, q scheduler.OutlookQuery, samples []scheduler.Sample, topics *scheduler.Topics,
-	pauses []scheduler.Pause) {
+	pauses []scheduler.Pause, late map[string]int) {
 	kinds := map[string]*kind{}
 	kindOf := func(topic string) *kind {
 		k := kinds[topic]
@@ -115,7 +139,7 @@ func split(o *scheduler.Outlook, q scheduler.OutlookQuery, samples []scheduler.S
 	weigh(o, steps)
 	for _, t := range topics.All() {
 		if slices.ContainsFunc(slices.Collect(maps.Values(kinds)), func(k *kind) bool { return k.fits && k.rated == t }) {
-			lag(o, t, q.Times, steps)
+			lag(o, t, q.Times, steps, late[t.Pattern])
 		}
 	}
 	if q.By == "" {
@@ -203,10 +227,13 @@ func apportion(step *scheduler.Fall, groups []string, all []sampled) {
 }
 
 // lag says of the steps how far the rate of a pattern falls behind. The rate lets messages through as lead's pace does:
-// a tenth of a second's at once, at least one. What it holds back already is not known here. The messages of a sample
-// that stand for others do not say when those are due, so they are spread over their step.
-func lag(o *scheduler.Outlook, t *scheduler.Topic, times []message.Milli, steps [][]sampled) {
-	came, at := 0.0, times[0]
+// a tenth of a second's at once, at least one. It begins with the messages that it holds back already, late. The
+// messages of a sample that stand for others do not say when those are due, so they are spread over their step.
+func lag(o *scheduler.Outlook, t *scheduler.Topic, times []message.Milli, steps [][]sampled, late int) {
+	came, at := float64(late), times[0]
+	if late > 0 {
+		came += max(1, t.Rate/10) // it has nothing saved up
+	}
 	left := func(to message.Milli) float64 { // how many wait
 		came = max(0, came-t.Rate*to.Time().Sub(at.Time()).Seconds())
 		at = to

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // TopicCount returns how many messages of a topic wait, are in flight and are dead. Its cost does not grow with the
@@ -34,6 +35,39 @@ func (s *Scheduler) TopicCounts(ctx context.Context, after string, limit int) ([
 		err = s.CountPulled(ctx, counts)
 	}
 	return counts, scheduler.Looked("count topics", err)
+}
+
+// ReadyTopics lists the topics with messages that consumers may pull, among the first most topics by name, and reports
+// whether those were all.
+func (s *Scheduler) ReadyTopics(ctx context.Context, most int) (groups []scheduler.HeldGroup, whole bool, err error) {
+	const page = 1000
+	pauses, err := s.Pauses(ctx)
+	if err != nil {
+		return nil, false, err
+	}
+	for after := ""; most > 0; most -= page {
+		counts, err := s.TopicCounts(ctx, after, page)
+		if err != nil {
+			return nil, false, err
+		}
+		for _, c := range counts {
+			if after = c.Topic; c.Ready == 0 {
+				continue
+			}
+			why := message.Why{Word: message.WhyUnpulled, Detail: "ready, and no consumer has pulled them"}
+			if t := s.cfg.Topics.Of(c.Topic); t != nil && t.Webhook {
+				why = message.Why{Word: message.WhyWebhook, Detail: "ready, and its webhook has no room for them yet"}
+			}
+			if p := scheduler.PauseOf(pauses, c.Topic); p != nil {
+				why = p.Why(0)
+			}
+			groups = append(groups, scheduler.HeldGroup{Name: c.Topic, Count: c.Ready, Why: why})
+		}
+		if len(counts) < page {
+			return groups, true, nil
+		}
+	}
+	return groups, false, nil
 }
 
 // Pauses lists the patterns that are paused.

@@ -210,14 +210,16 @@ func (t *Timeline) Refused(ctx context.Context, n message.Bucket) (all []schedul
 }
 
 // Lanes lists the lanes that hold messages, by name.
-func (t *Timeline) Lanes(ctx context.Context, n message.Bucket) (names []message.Lane, err error) {
+func (t *Timeline) Lanes(ctx context.Context, n message.Bucket) (lanes []scheduler.LaneCount, err error) {
 	err = t.see(ctx, n, func(b *bucket) {
-		for name := range b.lanes {
-			names = append(names, name)
+		for name, lane := range b.lanes {
+			held := scheduler.Waiting{Oldest: head(lane.order)}
+			held.Add(scheduler.Waiting{Oldest: head(lane.behind)})
+			lanes = append(lanes, scheduler.LaneCount{Lane: name, Count: len(lane.order), Oldest: held.Oldest})
 		}
 	})
-	slices.Sort(names)
-	return names, err
+	slices.SortFunc(lanes, func(x, y scheduler.LaneCount) int { return cmp.Compare(x.Lane, y.Lane) })
+	return lanes, err
 }
 
 // Trim forgets ends and tombstones past their time.

@@ -234,14 +234,13 @@ func (t *Redis) Refused(ctx context.Context, bucket message.Bucket) ([]scheduler
 }
 
 // Lanes lists the lanes that hold messages.
-func (t *Redis) Lanes(ctx context.Context, bucket message.Bucket) ([]message.Lane, error) {
+func (t *Redis) Lanes(ctx context.Context, bucket message.Bucket) (lanes []scheduler.LaneCount, err error) {
 	a := t.run(ctx, &call{bucket: bucket, script: "lanes"})
-	names := a.texts()
-	lanes := make([]message.Lane, len(names))
-	for i, name := range names {
-		lanes[i] = message.Lane(name)
+	for a.more() {
+		lanes = append(lanes, scheduler.LaneCount{Lane: message.Lane(a.text("lane")), Count: a.count("count"),
+			Oldest: a.due("oldest")})
 	}
-	slices.Sort(lanes)
+	slices.SortFunc(lanes, func(x, y scheduler.LaneCount) int { return cmp.Compare(x.Lane, y.Lane) })
 	return lanes, a.done()
 }
 

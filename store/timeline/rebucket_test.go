@@ -405,8 +405,8 @@ func (w *town) looks() map[string]string {
 		}
 		more, err := w.Lanes(ctx, b)
 		w.must(err)
-		for _, lane := range more {
-			lanes = append(lanes, string(lane))
+		for _, l := range more {
+			lanes = append(lanes, string(l.Lane))
 		}
 	}
 	slices.Sort(lanes)

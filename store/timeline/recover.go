@@ -201,9 +201,9 @@ func (t *Redis) walkAfter(ctx context.Context, bucket message.Bucket, where stri
 	if err != nil {
 		return "", err
 	}
-	for _, lane := range lanes { // sorted
-		if where == "lease" || string(lane) > strings.TrimPrefix(where, "lane:") {
-			return "0/lane:" + string(lane), nil
+	for _, l := range lanes { // sorted
+		if where == "lease" || string(l.Lane) > strings.TrimPrefix(where, "lane:") {
+			return "0/lane:" + string(l.Lane), nil
 		}
 	}
 	return "", nil

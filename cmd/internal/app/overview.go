@@ -14,7 +14,6 @@ import (
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
-	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
@@ -98,7 +97,7 @@ type situation struct {
 	lag                                  *record.Lag
 	nats, machine, intake, election, few error // what is amiss with them; few: no majority of clocks votes
 	cluster                              *ops.Cluster
-	lanes                                []lead.HeldLane
+	lanes                                []scheduler.HeldGroup
 	webhooks                             []ops.Webhook
 	spread                               time.Duration
 	votes, parts                         int // clocks, and parts of the store
@@ -132,8 +131,8 @@ func (a *App) situation(ctx context.Context) *situation {
 	s.reading = a.figures.read(ctx)
 	s.at = cmp.Or(s.at, a.clock.Milli())
 	if s.sum != nil && s.sum.Waiting[message.HoldNone].Overdue < s.overdue() {
-		if lanes, err := a.leader.HeldLanes(ctx, maxHeld); err == nil {
-			s.lanes = lanes
+		if lanes, err := a.leader.HeldLanes(ctx); err == nil {
+			s.lanes = lanes[:min(len(lanes), maxHeld)]
 		}
 	}
 	wait.Wait()
@@ -262,18 +261,10 @@ func (s *situation) conditions() (all []ops.Condition) {
 		"messages are late, and nothing holds them back: see who leads, and what it waits for"), message.HoldNone)
 	counted(when(by(message.HoldPull, lateHeld), ops.LevelHeld, string(message.WhyUnpulled),
 		"messages wait for consumers to pull them"), message.HoldPull)
-	lanes := map[message.Hold]int{}
 	for _, l := range s.lanes {
-		lanes[l.Lane.Kind().Hold()]++
-	}
-	for _, l := range s.lanes {
-		hold := l.Lane.Kind().Hold()
-		c := when(by(hold, lateHeld), ops.LevelHeld, string(l.Why.Word), "%s", l.Why.Detail)
-		if c.Name = l.Lane.Name(); hold == message.HoldPaused {
-			c.By = l.Why.By
-		}
-		if lanes[hold] == 1 { // else the counts are of several
-			counted(c, hold)
+		c := when(s.at.Time().Sub(l.Oldest.Time()) > lateHeld, ops.LevelHeld, string(l.Word), "%s", l.Detail)
+		if c.Name, c.Count, c.Oldest = l.Name, l.Count, l.Oldest; l.Word == message.WhyPaused {
+			c.By = l.By
 		}
 	}
 	return all

@@ -12,7 +12,6 @@ import (
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/scheduler"
-	"github.com/tarry-mq/tarry/scheduler/lead"
 	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 	"github.com/tarry-mq/tarry/store/journal"
@@ -33,6 +32,12 @@ func wellSituation() *situation {
 
 func overdue(s *situation, hold message.Hold, n int, by time.Duration) {
 	s.sum.Waiting[hold] = scheduler.Waiting{Count: n + 1, Overdue: n, Oldest: at.Add(-by)}
+}
+
+// lane is a lane whose oldest message fell due so long ago.
+func lane(name string, n int, by time.Duration, word message.WhyWord) scheduler.HeldGroup {
+	return scheduler.HeldGroup{Name: name, Count: n, Oldest: at.Add(-by),
+		Why: message.Why{Word: word, Detail: "it waits", By: "ann"}}
 }
 
 // Each condition once, by what brings it about, at its level; and none where all is well.
@@ -81,25 +86,19 @@ func TestConditions_EachOnce(t *testing.T) {
 		"barely late": {func(s *situation) { overdue(s, message.HoldNone, 5, time.Second) }, ""},
 		"unpulled":    {func(s *situation) { overdue(s, message.HoldPull, 5, time.Minute) }, "held unpulled 5"},
 		"paused": {func(s *situation) {
-			overdue(s, message.HoldPaused, 5, time.Minute)
-			s.lanes = []lead.HeldLane{{Lane: message.LanePaused.Lane("mail.>"), Why: message.Why{Word: message.WhyPaused,
-				By: "ann"}}}
+			s.lanes = []scheduler.HeldGroup{lane("mail.>", 5, time.Minute, message.WhyPaused)}
 		}, "held paused mail.> 5 ann"},
 		"paused a moment": {func(s *situation) {
-			overdue(s, message.HoldPaused, 5, time.Second)
-			s.lanes = []lead.HeldLane{{Lane: message.LanePaused.Lane("mail.>"), Why: message.Why{Word: message.WhyPaused}}}
+			s.lanes = []scheduler.HeldGroup{lane("mail.>", 5, time.Second, message.WhyPaused)}
 		}, ""},
 		"two lanes": {func(s *situation) {
-			overdue(s, message.HoldParked, 5, time.Minute)
-			s.lanes = []lead.HeldLane{
-				{Lane: message.LaneCore.Lane("sms"), Why: message.Why{Word: message.WhyNoListener, By: "sms"}},
-				{Lane: message.LaneStream.Lane("ORDERS"), Why: message.Why{Word: message.WhyStream, By: "ORDERS"}}}
-		}, "held no_listener sms, held stream ORDERS"}, // whose the count is, is not known
+			s.lanes = []scheduler.HeldGroup{lane("sms", 5, time.Minute, message.WhyNoListener),
+				lane("ORDERS", 3, time.Minute, message.WhyStream)}
+		}, "held no_listener sms 5, held stream ORDERS 3"},
 		"rates": {func(s *situation) {
-			overdue(s, message.HoldRate, 5, time.Minute)
-			s.lanes = []lead.HeldLane{{Lane: message.LaneRate.Lane("a"), Why: message.Why{Word: message.WhyRate}},
-				{Lane: message.LaneLate.Lane("b"), Why: message.Why{Word: message.WhyCatchUp}}}
-		}, "held rate a, held catch_up b"},
+			s.lanes = []scheduler.HeldGroup{lane("a", 2, time.Minute, message.WhyRate),
+				lane("b", 1, time.Minute, message.WhyCatchUp)}
+		}, "held rate a 2, held catch_up b 1"},
 		"several": {func(s *situation) { s.held.Rejects, s.spread, s.nats = 1, time.Hour, down },
 			"stop nats_away, warn clocks, note rejects 1"},
 		"nothing read": {func(s *situation) { s.sum, s.held, s.lag, s.cluster = nil, nil, nil, nil }, ""},

@@ -1,0 +1,43 @@
+package ops
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// MaxGroups is how many groups an answer has, and maxReady how many topics are looked at for ready messages.
+const (
+	MaxGroups = 100
+	maxReady  = 10_000
+)
+
+// HeldList is what holds messages back that are due, the most messages first.
+type HeldList struct {
+	Groups []scheduler.HeldGroup `json:"groups"`
+	More   bool                  `json:"more"` // there are more groups, or topics that were not looked at
+}
+
+// viewsKeep is how long viewers of the same share a reading.
+const viewsKeep = 2 * time.Second
+
+// held lists what holds messages back that are due, and topics whose messages wait to be pulled.
+func (o *Ops) held(ctx context.Context, _ *Caller, _ *Nothing) (*HeldList, error) {
+	return o.groups.get(ctx, nil, viewsKeep, o.Timeout, o.readHeld)
+}
+
+func (o *Ops) readHeld(ctx context.Context) (*HeldList, error) {
+	lanes, err := o.Service.HeldLanes(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ready, whole, err := o.Service.ReadyTopics(ctx, maxReady)
+	if err != nil {
+		return nil, err
+	}
+	all := append(append([]scheduler.HeldGroup{}, lanes...), ready...)
+	slices.SortStableFunc(all, func(x, y scheduler.HeldGroup) int { return y.Count - x.Count })
+	return &HeldList{Groups: all[:min(len(all), MaxGroups)], More: !whole || len(all) > MaxGroups}, nil
+}
