@@ -78,6 +78,7 @@ export function Table({ head, rows, caption }) {
     h('thead', null, h('tr', null, head.map(([text, cls]) => h('th', { scope: 'col', class: cls }, text)))),
     h('tbody', null, rows.map(({ key, cells }) => h('tr', { key }, cells.map((cell, i) => {
       const [label, cls] = head[i], text = h('span', null, cell);
-      return i ? h('td', { class: cls, 'data-label': label }, text) : h('th', { scope: 'row', class: cls }, text);
+      return i ? h('td', { class: `${cls ?? ''}${cell === '–' ? ' none' : ''}`, 'data-label': label }, text)
+        : h('th', { scope: 'row', class: cls }, text);
     }))))));
 }

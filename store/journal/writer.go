@@ -202,6 +202,10 @@ func (w *Writer) Await(ctx context.Context, changes []scheduler.Recorded, held f
 // may be another change, so a change whose certification is fenced by then is scheduler.ErrFenced.
 func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, waiting []int,
 	held func(i int, bare bool)) error {
+	first := func() string {
+		r := &changes[waiting[0]]
+		return fmt.Sprintf(", the first version %d of %s", r.Version, r.UID)
+	}
 	for len(waiting) > 0 {
 		uids := mapped(waiting, func(i *int) message.UID { return changes[*i].UID })
 		have, err := w.cfg.Store.Versions(ctx, uids)
@@ -219,7 +223,7 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		}
 		if err != nil {
 			if ctx.Err() != nil {
-				return fmt.Errorf("the journal does not have %d changes: %w", len(waiting), context.Cause(ctx))
+				return fmt.Errorf("the journal does not have %d changes%s: %w", len(waiting), first(), context.Cause(ctx))
 			}
 			there, bare, rejected = nil, nil, nil // a part of them says nothing
 		}
@@ -246,7 +250,7 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		}
 		select {
 		case <-ctx.Done():
-			return fmt.Errorf("%d changes are not in the journal yet: %w", len(waiting), context.Cause(ctx))
+			return fmt.Errorf("%d changes are not in the journal yet%s: %w", len(waiting), first(), context.Cause(ctx))
 		case <-time.After(awaitPause):
 		}
 	}
