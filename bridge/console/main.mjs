@@ -38,6 +38,7 @@ function go(change, focus) {
   for (const [name, value] of Object.entries(change)) value === null ? query.delete(name) : query.set(name, value);
   view.focus = focus;
   location.hash = `/${screen.path}?${query}`;
+  show(); // at once: the next key goes to what has the focus then
 }
 
 // beat moves the countdowns, and asks what is due to be asked unless nobody looks.
