@@ -229,7 +229,9 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		}
 		var found, left []int
 		for _, i := range waiting {
-			if r := &changes[i]; r.Version == 0 && rejected[r.UID] || there[i] || without(r, bare[r.UID], have) {
+			r := &changes[i]
+			if r.Version == 0 && rejected[r.UID] || there[i] ||
+				slices.Contains(bare[r.UID], r.Version) {
 				found = append(found, i)
 			} else {
 				left = append(left, i)
@@ -241,7 +243,7 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 			}
 		}
 		for _, i := range found {
-			held(i, without(&changes[i], bare[changes[i].UID], have))
+			held(i, slices.Contains(bare[changes[i].UID], changes[i].Version))
 		}
 		if waiting = left; len(waiting) == 0 {
 			return nil
@@ -253,16 +255,6 @@ func (w *Writer) confirm(ctx context.Context, changes []scheduler.Recorded, wait
 		}
 	}
 	return nil
-}
-
-// without reports whether the journal has a change, or will not get it, without its content. Where it has no content of
-// the message at all, a later change tells it: the acceptance of a message whose end was committed first may be lost
-// with its instance, and nobody writes it any more.
-func without(r *scheduler.Recorded, bare []uint64, have map[message.UID]record.Stand) bool {
-	_, whole := have[r.UID]
-	return slices.ContainsFunc(bare, func(version uint64) bool {
-		return version == r.Version || !whole && version > r.Version && r.Version > 0
-	})
 }
 
 // there returns which of the waiting changes the journal has. A later version than that of a change tells it, but for

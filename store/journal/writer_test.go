@@ -370,38 +370,6 @@ func TestWriter_SaysThatContentWasRefusedThoughALookBrokeOff(t *testing.T) {
 	})
 }
 
-// The end of a message without an id may be committed before its acceptance, and the instance be killed between them.
-// The push comes again, and must not wait for what nobody writes any more: it would hold up every push behind it.
-func TestWriter_WaitsForNoAcceptanceOfWhatHasEnded(t *testing.T) {
-	t.Parallel()
-	inBubble(t, journal.Sync, func(w *writerWorld) {
-		m, waits := schedulertest.Message(1), schedulertest.Message(2)
-		err := w.store.Store.Write(w.Context(), nil, []record.Change{
-			{UID: m.UID, Version: 3, State: message.StateDelivered, At: schedulertest.Start, Due: m.Due},
-			{UID: waits.UID, Version: 3, State: message.StateWaiting, At: schedulertest.Start, Due: m.Due}})
-		if err != nil {
-			w.Fatal(err)
-		}
-		ctx, stop := context.WithTimeout(w.Context(), time.Second)
-		defer stop()
-		for _, version := range []uint64{1, 2, 3} {
-			bare := false
-			err = w.writer.Await(ctx, []scheduler.Recorded{{UID: m.UID, Version: version}}, func(_ int, b bool) {
-				bare = b
-			})
-			if err != nil || !bare {
-				w.Errorf("version %d: %v, without its content: %t", version, err, bare)
-			}
-		}
-		if err := w.await(m.UID, 4, time.Second); err == nil {
-			w.Error("a change that comes after the end counts as journaled")
-		}
-		if err := w.await(waits.UID, 1, time.Second); err == nil {
-			w.Error("a message that waits counts as journaled without its content")
-		}
-	})
-}
-
 // A later version does not tell that an edit is there: it may have been written before, without the content.
 func TestWriter_AnswersNoEditForALaterVersion(t *testing.T) {
 	t.Parallel()
