@@ -420,7 +420,7 @@ func (b *adding) answer(ctx context.Context, results []scheduler.AddResult) erro
 }
 
 // awaited returns the change that the journal must hold before a push is answered, if there is one. A duplicate waits
-// for the push that it repeats.
+// for the push that it repeats, unless that will never be there.
 func awaited(m *message.Message, bucket message.Bucket, r *scheduler.AddResult) (change scheduler.Recorded,
 	waits bool) {
 	switch {
@@ -428,7 +428,7 @@ func awaited(m *message.Message, bucket message.Bucket, r *scheduler.AddResult) 
 		return scheduler.Recorded{UID: m.UID, Version: 1, Bucket: bucket, Number: r.Number}, true
 	case r.Code == scheduler.AddedCanceled:
 		return scheduler.Recorded{UID: m.UID, Version: 2, Bucket: bucket, Number: r.Number}, true
-	case r.Code == scheduler.AddDuplicate && r.First.Kind != message.KindMerged:
+	case r.Code == scheduler.AddDuplicate && r.First.Kind != message.KindMerged && !r.First.EndOnly():
 		return scheduler.Recorded{UID: r.First.UID, Version: 1, Bucket: bucket, Number: r.Number}, true
 	case r.Code == scheduler.AddMerged:
 		return scheduler.Recorded{UID: r.First.UID, Version: r.First.Version, Bucket: bucket, Number: r.Number}, true

@@ -343,7 +343,7 @@ func (n *names) enqueue(a *asked) {
 func judged(m *message.Message, remembered []message.Info) (r scheduler.AddResult, repeated bool) {
 	for _, i := range remembered {
 		if i.UID == m.UID {
-			if i.Topic != "" && i.Topic != m.Topic { // it has none if its content was lost
+			if i.Topic != m.Topic && !i.EndOnly() {
 				return scheduler.AddResult{Code: scheduler.AddConflict, First: i}, true
 			}
 			return scheduler.AddResult{Code: scheduler.AddDuplicate, First: i}, true

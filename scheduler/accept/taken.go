@@ -68,6 +68,9 @@ func (q *queued) taken(r *scheduler.AddResult, repeat bool) (taken, sure bool) {
 	case scheduler.AddUnreadable:
 		return there.UID == m.UID && !repeat, true
 	}
+	if there.UID == m.UID && there.EndOnly() { // what it was nobody knows
+		return !repeat, true
+	}
 	if there.UID != m.UID && m.Call != "" { // its call may have led there
 		return false, true
 	}

@@ -195,6 +195,11 @@ type Holding struct {
 	Since, Until Milli
 }
 
+// EndOnly reports whether nothing but the end of a message is known: its store was lost before its acceptance came to
+// the journal, and the end came from there. Nobody can write its acceptance any more, since a store is restored under a
+// new certification.
+func (i *Info) EndOnly() bool { return i.Topic == "" && i.State.Ended() }
+
 // Score returns the message's place in its bucket's order: by due time, then by priority, high first. The store breaks
 // ties by uid, that is by acceptance. A score stays below 2^53 for every due time before the year 3084, so it is exact
 // as the double that Redis keeps.

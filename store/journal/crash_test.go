@@ -507,7 +507,20 @@ func (c *crashes) check() {
 		if len(list) > 0 {
 			c.checkStand(m.UID, list, found)
 		}
+		if len(found) > 0 && found[0].Kind != message.KindMerged && !found[0].EndOnly() {
+			c.checkRepeat(m.UID)
+		}
 	}
+}
+
+// checkRepeat holds that a push that comes again, and meets its message, waits for an acceptance that is there once the
+// outbox is empty: nobody writes it any more.
+func (c *crashes) checkRepeat(uid message.UID) {
+	ctx, stop := context.WithTimeout(c.ctx, time.Second)
+	defer stop()
+	w := journal.NewWriter(journal.WriterConfig{Store: c.store, Mode: journal.Sync, Log: zerolog.Nop()})
+	err := w.Await(ctx, []scheduler.Recorded{{UID: uid, Version: 1}}, func(int, bool) {})
+	c.must("a push comes again and waits for the journal", err)
 }
 
 // checkStand holds what stands of a message, in the timeline and in the journal, to its changes.

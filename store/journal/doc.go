@@ -42,6 +42,8 @@
 // A change carries the message's version, its acceptance being 1. A row's state is guarded by its version, and its
 // content by the version of the change that brought it (the column content). So changes of one uid may be committed in
 // any order, by any instance, and any number of times. Every retry is safe, even after a commit whose answer was lost.
+// The end of a message may be committed before its acceptance, and the store be lost with that: the journal has the end
+// alone then, and a push that comes again does not wait for more (message.Info.EndOnly).
 //
 // # Modes
 //
