@@ -55,7 +55,10 @@ func TestAdmit_RefusesEveryCallBeforeItReachesTheTimeline(t *testing.T) {
 			_, err := s.RescheduleMany(ctx, sel, scheduler.Edit{Run: true}, nil)
 			return err
 		},
-		"dead":    func(ctx context.Context) error { _, _, err := s.Dead(ctx, "", "", 1); return err },
+		"list": func(ctx context.Context) error {
+			_, _, _, err := s.Listed(ctx, scheduler.Listing{}, "", 1, 1)
+			return err
+		},
 		"requeue": func(ctx context.Context) error { _, err := s.RequeueOne(ctx, ref, scheduler.Requeue{}); return err },
 		"requeue many": func(ctx context.Context) error {
 			_, err := s.RequeueMany(ctx, sel, scheduler.Requeue{},

@@ -30,6 +30,10 @@ type Steering interface {
 	// Claims lists up to limit claimed messages by uid, after the given one, of every leader. Leased ones are not
 	// among them.
 	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
+	// Leased walks the leased messages, about limit a step. The first cursor is empty, and so is the next one at the end.
+	// A lease that holds throughout is met, perhaps twice.
+	Leased(ctx context.Context, bucket message.Bucket, cursor string, limit int) (uids []message.UID, next string,
+		err error)
 	// Requeue replaces a message by m, which waits in the same bucket under a new uid and under the name of the old
 	// one, if it has one. waits is 0 for a dead message. Else it is the version of a message that waits and was certainly
 	// not delivered. The old message becomes canceled (KindRequeued, which names m). If it was uncertain, m is uncertain
@@ -127,6 +131,8 @@ type Browse struct {
 	// Dead selects dead messages, ordered by when they died; otherwise Browse selects waiting messages, ordered by due
 	// time.
 	Dead bool
+	// Lane selects waiting messages of one lane; empty selects all.
+	Lane message.Lane
 	// From and To bound that time. Both are inclusive; To 0 is no bound.
 	From, To message.Milli
 	// After is the Next of the previous page, or empty for the first page.
@@ -270,8 +276,19 @@ type Selection struct {
 	HasKey bool
 	// From and To bound the due time, or the time of death of dead messages. Both are inclusive; 0 is no bound.
 	From, To message.Milli
+	// Cause is the name of why dead messages died (message.Info.Cause), or empty for any.
+	Cause string
 	// DryRun only counts.
 	DryRun bool
+}
+
+// Listing selects messages that wait, are in flight or are dead.
+type Listing struct {
+	Selection
+	States []message.State // empty: all three
+	// DiedFrom and DiedTo bound when dead messages died. From and To bound the due time, also of these.
+	DiedFrom, DiedTo message.Milli
+	Lane             message.Lane // only what waits in this lane; empty: everywhere
 }
 
 // Report counts what an operation on many did, or in a dry run would do. Matches not counted here were not
@@ -296,7 +313,9 @@ type Report struct {
 
 // Requeue describes the new message that a requeue makes of a dead one.
 type Requeue struct {
-	Delay   time.Duration    `json:"delay"`
+	Delay time.Duration `json:"delay"`
+	// Spread is the time over which many are spread evenly, from Delay on.
+	Spread  time.Duration    `json:"spread"`
 	Headers []message.Header `json:"headers"` // replace the user's headers if not nil
 	Body    []byte           `json:"body"`    // replaces the body if not nil
 	// Fit checks the message with the replaced parts; nil means no limit.

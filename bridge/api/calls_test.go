@@ -115,6 +115,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 		{"history", `{"id":".."}`, "GET", "/v1/messages/%2E%2E/history", ""},
 		{"forecast", ``, "GET", "/v1/forecast", ""},
 		{"held", ``, "GET", "/v1/held", ""},
+		{"dead_groups", `{"topic":"orders.>"}`, "GET", "/v1/dead/groups?topic=orders.%3E", ""},
 		{"forecast", `{"step":"x"}`, "GET", "/v1/forecast?step=x", ""},
 		{"topics", `{"limit":1,"cursor":null}`, "GET", "/v1/topics?limit=1", ""},
 		{"topic", `{"topic":"orders.x"}`, "GET", "/v1/topics/orders.x", ""},
@@ -165,7 +166,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 			t.Errorf("%s: got %d %s, over HTTP %d %s", name, got.status, got.raw, want.status, want.raw)
 		}
 	}
-	if len(changes.byName) != 7 || len(admins.byName) != 11 || len(reads.byName) != 12 || len(w.cluster.reasons) != 2 {
+	if len(changes.byName) != 7 || len(admins.byName) != 11 || len(reads.byName) != 13 || len(w.cluster.reasons) != 2 {
 		t.Errorf("%d calls that change, %d of operators, %d that read; resigned for %q",
 			len(changes.byName), len(admins.byName),
 			len(reads.byName), w.cluster.reasons)

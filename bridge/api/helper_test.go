@@ -158,8 +158,14 @@ func (p pullers) Pull(ctx context.Context, poll scheduler.Poll) ([]scheduler.Pul
 	return p.found, p.failure
 }
 
-func (p pullers) Held(context.Context, string, string, int, int) ([]message.UID, int, bool, error) {
-	return []message.UID{uidA}, 7, true, p.failure
+// Listed lists the dead of steering. Of others it knows one.
+func (s service) Listed(ctx context.Context, q scheduler.Listing, cursor string, limit,
+	most int) ([]message.Info, string, int, error) {
+	if len(q.States) > 0 {
+		return s.steering.Listed(ctx, q, cursor, limit, most)
+	}
+	return []message.Info{{Message: message.Message{UID: uidA, Topic: "orders.x", Due: later},
+		State: message.StateWaiting}}, "", 7, s.pullers.failure
 }
 
 func (p pullers) GiveBack(_ context.Context, found []scheduler.PulledMessage) {

@@ -66,10 +66,11 @@ var (
 		"GET /v1/rejects/{sequence}":     slices.Concat(away, []error{ops.ErrNoRejects, ops.ErrUnknownReject}),
 		"POST /v1/rejects/requeue": slices.Concat(pushFails, refusedPushes(),
 			[]error{ops.ErrNoRejects, ops.ErrUnknownReject, ops.ErrIncompleteReject}),
-		"GET /v1/me":       nil, // it asks nothing
-		"GET /v1/overview": nil, // what fails is a condition
-		"GET /v1/held":     away,
-		"GET /v1/cluster":  {ops.ErrUnreachable, errElse},
+		"GET /v1/me":          nil, // it asks nothing
+		"GET /v1/overview":    nil, // what fails is a condition
+		"GET /v1/held":        away,
+		"GET /v1/dead/groups": away,
+		"GET /v1/cluster":     {ops.ErrUnreachable, errElse},
 		"POST /v1/cluster/resign": {ops.ErrNoLeader, ops.ErrNotLeader, ops.ErrNoStandby,
 			ops.ErrUnreachable, context.DeadlineExceeded, errElse},
 		"DELETE /v1/cluster/instances/{instance}": {ops.ErrNotGone, ops.ErrUnreachable, context.DeadlineExceeded,

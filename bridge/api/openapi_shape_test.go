@@ -51,6 +51,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Change":          record.Change{},
 		"Forecast":        scheduler.Outlook{},
 		"Held":            ops.HeldList{},
+		"DeadGroups":      ops.DeadGroups{},
 		"RestoreReport":   record.RestoreReport{},
 		"VerifyReport":    record.VerifyReport{},
 		"Difference":      record.Difference{},

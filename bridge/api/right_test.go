@@ -201,6 +201,7 @@ var askedOf = []askedRoute{
 	{"GET", "/v1/cluster", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/overview", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/held", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/dead/groups", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/me", "", []string{"shop", "watch", "ops", "all", "puller"}},
 	{"POST", "/v1/cluster/resign", "", []string{"ops", "all"}},
 	{"DELETE", "/v1/cluster/instances/t3", "", []string{"ops", "all"}},

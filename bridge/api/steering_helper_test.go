@@ -117,9 +117,10 @@ func (s *steering) PurgeMany(ctx context.Context, sel scheduler.Selection,
 	return s.run(ctx, progress)
 }
 
-func (s *steering) Dead(_ context.Context, topic, cursor string, limit int) ([]message.Info, string, error) {
-	s.note(deadAsked{topic, cursor, limit})
-	return s.dead, s.next, s.err
+func (s *steering) Listed(_ context.Context, q scheduler.Listing, cursor string, limit, _ int) ([]message.Info, string,
+	int, error) {
+	s.note(deadAsked{q.Topic, cursor, limit})
+	return s.dead, s.next, len(s.dead), s.err
 }
 
 func (s *steering) RequeueOne(_ context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error) {

@@ -16,6 +16,9 @@ type MessageList struct {
 	Rejected []scheduler.Rejected `json:"rejected,omitempty"` // with an id, on the first page
 	Cursor   string               `json:"cursor,omitempty"`
 	Lag      *record.Lag          `json:"lag,omitempty"` // what the page may miss; nil while it is not known
+	// Order is bucket where the store was read, which has no order over all. Looked says how far that came.
+	Order  string    `json:"order,omitempty"`
+	Looked *WhyPlace `json:"looked,omitempty"`
 }
 
 // History is the last recorded changes of a message and of the other messages that have or had its name, the latest

@@ -2,33 +2,81 @@ package ops
 
 import (
 	"context"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // DeadList asks for dead messages.
 type DeadList struct {
 	Topic string `json:"topic" as:"pattern"`
+	Cause string `json:"cause"`
+	From  *When  `json:"from"` // bounds of the time of death; a duration counts back from now
+	To    *When  `json:"to"`
 	Page
+}
+
+func (in *DeadList) check() error { return checkDied(in.From, in.To) }
+
+// checkDied is checkRange for times of death: back from now, the longer duration is the earlier.
+func checkDied(from, to *When) error {
+	if from != nil && to != nil && from.Relative && to.Relative {
+		from, to = to, from
+	}
+	return checkRange(from, to, FieldFrom, FieldTo)
+}
+
+// listing returns the request in the scheduler's form, with durations counted back from now.
+func (in *DeadList) listing(now time.Time) (q scheduler.Listing, err error) {
+	died, err := (&DeadOrder{From: in.From, To: in.To}).selection(now)
+	return scheduler.Listing{Selection: scheduler.Selection{Topic: in.Topic, Cause: in.Cause},
+		States: []message.State{message.StateDead}, DiedFrom: died.From, DiedTo: died.To}, err
+}
+
+// parseCause reads the name of a cause.
+func parseCause(text string) (string, error) {
+	if _, err := hex.DecodeString(text); err != nil || len(text) != message.CauseLen || text != strings.ToLower(text) {
+		return "", wire.Invalid(FieldCause, fmt.Sprintf("%s is not the name of one, which are %d hexadecimal digits "+
+			"of GET /v1/dead/groups", wire.Quote(text), message.CauseLen))
+	}
+	return text, nil
+}
+
+// MaxSpread bounds over how long the messages of one requeue are spread.
+const MaxSpread = 24 * time.Hour
+
+func parseSpread(text string) (time.Duration, error) {
+	d, err := wire.ParseSpan(text, FieldSpread)
+	if err == nil && d > MaxSpread {
+		err = wire.Invalid(FieldSpread, fmt.Sprintf("is longer than %s", MaxSpread))
+	}
+	return d, err
 }
 
 // dead lists the dead messages of the topics that match a pattern, in the order of their death, without headers and
 // bodies.
 func (o *Ops) dead(ctx context.Context, _ *Caller, in *DeadList) (*MessageList, error) {
-	after, err := in.open(listDead, in.Topic)
+	mark := fmt.Sprintf("%q %q %q %q", in.Topic, in.Cause, in.From.text(), in.To.text())
+	after, err := in.open(listDead, mark)
 	if err != nil {
 		return nil, err
 	}
-	page, next, err := o.Service.Dead(ctx, in.Topic, after, in.limit())
+	q, err := in.listing(o.Now())
+	if err != nil {
+		return nil, err
+	}
+	page, next, _, err := o.Service.Listed(ctx, q, after, in.limit(), listMost)
 	if errors.Is(err, scheduler.ErrBadCursor) { // forged, or made when the number of buckets was another
 		err = badCursor(*in.Cursor)
 	}
-	a := &MessageList{Messages: []Info{}, Cursor: seal(listDead, in.Topic, next)}
+	a := &MessageList{Messages: []Info{}, Cursor: seal(listDead, mark, next)}
 	for i := range page {
 		page[i].Headers, page[i].Body = nil, nil
 		a.Messages = append(a.Messages, InfoOf(&page[i]))
@@ -45,6 +93,7 @@ type DeadOrder struct {
 	From   *When          `json:"from"`               // bounds, both inclusive; a duration counts back from now
 	To     *When          `json:"to"`
 	Older  *time.Duration `json:"older"` // died at least that long ago
+	Cause  string         `json:"cause"` // of one cause (message.Info.Cause)
 	All    bool           `json:"all"`
 	DryRun bool           `json:"dry_run"`
 }
@@ -53,7 +102,7 @@ type DeadOrder struct {
 func (d *DeadOrder) selects() bool { return d.ID == nil && d.IDs == nil }
 
 func (d *DeadOrder) check() error {
-	bounded := d.ID == nil && d.Topic != "" || d.From != nil || d.To != nil || d.Older != nil
+	bounded := d.ID == nil && d.Topic != "" || d.From != nil || d.To != nil || d.Older != nil || d.Cause != ""
 	switch {
 	case d.ID != nil && *d.ID == "":
 		return wire.Invalid(wire.FieldID, "is empty")
@@ -62,14 +111,14 @@ func (d *DeadOrder) check() error {
 	case d.ID != nil && d.IDs != nil:
 		return wire.Invalid(FieldIDs, "and id are both given; want one of them")
 	case d.ID != nil && (bounded || d.All):
-		return wire.Invalid(wire.FieldID, "and a topic, a time or all are both given; want one of them")
+		return wire.Invalid(wire.FieldID, "and a topic, a time, a cause or all are both given; want one of them")
 	case d.IDs != nil && (bounded || d.All):
-		return wire.Invalid(FieldIDs, "and a topic, a time or all are both given; want one of them")
+		return wire.Invalid(FieldIDs, "and a topic, a time, a cause or all are both given; want one of them")
 	case d.Key != nil && d.ID == nil:
 		return &wire.Error{Word: wire.WordKey, Field: wire.FieldKey, Detail: "requires exactly one id"}
 	case d.selects() && !bounded && !d.All:
 		return &wire.Error{Word: WordSelection, Field: "order",
-			Detail: `is empty; want an id, ids, a topic, from, to or older, or "all":true for every dead message`}
+			Detail: `is empty; want an id, ids, a topic, a cause, from, to or older, or "all":true for every dead message`}
 	case d.Older != nil && (d.From != nil || d.To != nil):
 		return wire.Invalid(FieldOlder, "and from and to exclude each other")
 	case !d.selects() && d.DryRun:
@@ -80,16 +129,12 @@ func (d *DeadOrder) check() error {
 			return err
 		}
 	}
-	from, to := d.From, d.To
-	if from != nil && to != nil && from.Relative && to.Relative { // back from now: the longer is the earlier
-		from, to = to, from
-	}
-	return checkRange(from, to, FieldFrom, FieldTo)
+	return checkDied(d.From, d.To)
 }
 
 // selection returns a selection of dead messages in the scheduler's form, with durations counted back from now.
 func (d *DeadOrder) selection(now time.Time) (sel scheduler.Selection, err error) {
-	sel = scheduler.Selection{Topic: d.Topic, DryRun: d.DryRun}
+	sel = scheduler.Selection{Topic: d.Topic, Cause: d.Cause, DryRun: d.DryRun}
 	var from, to *time.Time
 	if d.From != nil {
 		from = new(d.From.Ago(now))
@@ -116,6 +161,8 @@ func (in *Requeue) check() error {
 	switch {
 	case in.ID == nil && in.Headers != nil:
 		return &wire.Error{Word: wire.WordHeader, Field: wire.FieldHeaders, Detail: "require exactly one id"}
+	case in.Spread > 0 && !in.selects():
+		return wire.Invalid(FieldSpread, "requires a selection; here every message is named")
 	case in.ID == nil && in.Body != nil:
 		return &wire.Error{Word: WordBody, Field: wire.FieldBody, Detail: "requires exactly one id"}
 	}

@@ -2,10 +2,13 @@ package ops
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"time"
 
+	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // MaxGroups is how many groups an answer has, and maxReady how many topics are looked at for ready messages.
@@ -18,6 +21,16 @@ const (
 type HeldList struct {
 	Groups []scheduler.HeldGroup `json:"groups"`
 	More   bool                  `json:"more"` // there are more groups, or topics that were not looked at
+}
+
+// parseHeld reads the word of a group.
+func parseHeld(text string) (string, error) {
+	words := []message.WhyWord{message.WhyPaused, message.WhyRate, message.WhyCatchUp, message.WhyNoListener,
+		message.WhyStream, message.WhyUnpulled, message.WhyWebhook}
+	if slices.Contains(words, message.WhyWord(text)) {
+		return text, nil
+	}
+	return "", wire.Invalid(FieldHeld, fmt.Sprintf("%s is unknown; want one of %v", wire.Quote(text), words))
 }
 
 // viewsKeep is how long viewers of the same share a reading.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/base64"
+	"errors"
 	"fmt"
 	"math"
 	"net/http"
@@ -24,6 +25,9 @@ const (
 	MaxList     = 1000
 	// maxPatternReads is the maximum number of journal pages read for one page of a pattern.
 	maxPatternReads = 20
+	// listMost is how many messages of the store are looked at for one page, and listWithin how long.
+	listMost   = 10_000
+	listWithin = 2 * time.Second
 )
 
 // List asks for messages. What is left out selects everything.
@@ -34,10 +38,19 @@ type List struct {
 	State   *States `json:"state"`
 	DueFrom *When   `json:"due_from"` // a duration counts from now on
 	DueTo   *When   `json:"due_to"`
+	Held    *string `json:"held"` // only what this holds back that is due, under that name
+	Name    *string `json:"name"`
 	Page
 }
 
 func (in *List) check() error {
+	switch others := in.Topic != nil || in.ID != nil || in.Key != nil || in.State != nil || in.DueFrom != nil ||
+		in.DueTo != nil || in.Cursor != nil; {
+	case (in.Held == nil) != (in.Name == nil):
+		return wire.Invalid(FieldHeld, "and name need each other: the word and the name of a group of /v1/held")
+	case in.Held != nil && others:
+		return wire.Invalid(FieldHeld, "stands with name and limit alone")
+	}
 	if in.ID != nil && message.IsUID(*in.ID) {
 		return Refuse(http.StatusBadRequest, wire.WordID,
 			"id %s is a uid, which names one message: get it, or its history, which has its retries too", *in.ID)
@@ -67,7 +80,7 @@ func parseStates(text string) (all States, err error) {
 	return States{slices.Compact(all.shown), slices.Compact(all.kept)}, nil
 }
 
-// listing is the request for a list, as the journal takes it.
+// listing is the request for a list, as the journal takes it. The store takes a part of it.
 type listing struct {
 	record.RecordQuery
 	shown []message.State // that are asked for, or none for all
@@ -100,14 +113,6 @@ func (in *List) listing(now time.Time) (l listing, err error) {
 	// Bounds are in the mark as they were given: on the next page "2h" is another moment, but the query is the same.
 	l.mark = fmt.Sprintf("%q %q %q %q %v %q %q", l.Topic, l.pattern, l.ID, l.Key, l.shown, in.DueFrom.text(),
 		in.DueTo.text())
-	if next, err := in.open(listMessages, l.mark); err != nil {
-		return l, err
-	} else if next != "" {
-		_, err = fmt.Sscanf(next, "%d %s", &l.AfterDue, &l.AfterUID)
-		if err != nil || !message.IsUID(string(l.AfterUID)) {
-			return l, badCursor(*in.Cursor)
-		}
-	}
 	return l, nil
 }
 
@@ -125,27 +130,25 @@ func isPattern(topic string) bool {
 	return strings.ContainsAny(topic, "*>") && wire.CheckOneTopic(topic) != nil
 }
 
-// list lists the messages that a query selects, live or ended, in the order of their due time.
-func (o *Ops) list(ctx context.Context, _ *Caller, in *List) (*MessageList, error) {
+// list lists the messages that a query selects: live or ended in the order of their due time, or without a journal what
+// the store has of them.
+func (o *Ops) list(ctx context.Context, by *Caller, in *List) (*MessageList, error) {
 	l, err := in.listing(o.Now())
 	if err != nil {
 		return nil, err
 	}
-	// The lag is read first: a change written between the two reads is then both counted and shown, rather than
-	// neither.
-	a := &MessageList{Lag: o.lag(ctx)}
-	page, next, err := o.page(ctx, &l)
+	a, page := &MessageList{}, []record.Record(nil)
+	var why message.Why
+	switch {
+	case in.Held != nil:
+		page, why, err = o.fromGroup(ctx, *in.Held, *in.Name, l.Limit, a)
+	case o.Journal != nil:
+		page, err = o.fromJournal(ctx, in, &l, a)
+	default:
+		page, err = o.fromStore(ctx, by, in, &l, a)
+	}
 	if err != nil {
 		return nil, err
-	}
-	if next != nil {
-		a.Cursor = seal(listMessages, l.mark, fmt.Sprintf("%d %s", next.Due, next.UID))
-	}
-	if l.ID != "" && l.AfterUID == "" { // on the first page
-		a.Rejected, err = o.Journal.Rejects(ctx, scheduler.Ref{ID: l.ID, Topic: l.Topic}, MaxList)
-		if err != nil {
-			return nil, err
-		}
 	}
 	page, err = o.viewed(ctx, page, l.shown)
 	a.Messages = make([]Info, len(page))
@@ -154,8 +157,137 @@ func (o *Ops) list(ctx context.Context, _ *Caller, in *List) (*MessageList, erro
 		a.Messages[i] = InfoOf(&page[i].Info)
 		a.Messages[i].By = page[i].ChangedBy
 	}
-	o.explain(ctx, page, a.Messages)
+	if why.Word == "" {
+		o.explain(ctx, page, a.Messages)
+	} else {
+		for i := range a.Messages {
+			a.Messages[i].Why = why
+		}
+	}
 	return a, err
+}
+
+// fromJournal reads a page of the journal.
+func (o *Ops) fromJournal(ctx context.Context, in *List, l *listing, a *MessageList) ([]record.Record, error) {
+	after, err := in.open(listMessages, l.mark)
+	if err == nil && after != "" {
+		_, err = fmt.Sscanf(after, "%d %s", &l.AfterDue, &l.AfterUID)
+		if err != nil || !message.IsUID(string(l.AfterUID)) {
+			err = badCursor(*in.Cursor)
+		}
+	}
+	if err != nil {
+		return nil, err
+	}
+	// The lag is read first: a change written between the two reads is then both counted and shown, rather than
+	// neither.
+	a.Lag = o.lag(ctx)
+	page, next, err := o.page(ctx, l)
+	if err != nil {
+		return nil, err
+	}
+	if next != nil {
+		a.Cursor = seal(listMessages, l.mark, fmt.Sprintf("%d %s", next.Due, next.UID))
+	}
+	if l.ID != "" && l.AfterUID == "" { // on the first page
+		a.Rejected, err = o.Journal.Rejects(ctx, scheduler.Ref{ID: l.ID, Topic: l.Topic}, MaxList)
+	}
+	return page, err
+}
+
+// fromStore reads a page of what the store has: without an id nothing that has ended, but for the dead.
+func (o *Ops) fromStore(ctx context.Context, by *Caller, in *List, l *listing, a *MessageList) ([]record.Record,
+	error) {
+	after, err := in.open(listStored, l.mark)
+	if err != nil {
+		return nil, err
+	}
+	a.Order, a.Looked = "bucket", &WhyPlace{Place: "store", Whole: true}
+	q := scheduler.Listing{Selection: scheduler.Selection{Topic: cmp.Or(l.Topic, l.pattern), Key: l.Key,
+		HasKey: l.Key != "", From: l.DueFrom, To: l.DueTo}}
+	for _, state := range l.shown {
+		switch {
+		case !state.Kept() && l.ID == "":
+			return nil, Refuse(http.StatusNotImplemented, WordNeedsJournal,
+				"the journal is off, so what is %s is not listed; this needs journal.mode async or sync, or an id", state)
+		case state == message.StateReady:
+			state = message.StateWaiting
+		}
+		q.States = append(q.States, state)
+	}
+	var found []message.Info
+	if l.ID == "" {
+		var next string
+		call, stop := context.WithTimeout(ctx, listWithin)
+		defer stop()
+		found, next, a.Looked.Read, err = o.Service.Listed(call, q, after, l.Limit, listMost)
+		if call.Err() != nil && ctx.Err() == nil && next != "" && next != after {
+			err = nil // it came further: the next page goes on
+		} else if errors.Is(err, scheduler.ErrBadCursor) {
+			err = badCursor(*in.Cursor)
+		}
+		a.Looked.Whole, a.Cursor = next == "" && after == "", seal(listStored, l.mark, next)
+	} else {
+		found, err = o.lives(ctx, by, &q, l.ID)
+		a.Looked.Read = len(found)
+	}
+	page := make([]record.Record, len(found))
+	for i := range found {
+		page[i].Info = found[i]
+	}
+	return page, err
+}
+
+// fromGroup reads what a group of /v1/held holds back, what fell due first first, and why. It has one page.
+func (o *Ops) fromGroup(ctx context.Context, word, name string, limit int, a *MessageList) (page []record.Record,
+	why message.Why, err error) {
+	held, err := o.held(ctx, nil, nil)
+	if err != nil {
+		return nil, why, err
+	}
+	a.Looked = &WhyPlace{Place: "store", Whole: !held.More}
+	at := slices.IndexFunc(held.Groups, func(g scheduler.HeldGroup) bool {
+		return string(g.Word) == word && g.Name == name
+	})
+	if at < 0 {
+		return nil, why, nil
+	}
+	group := held.Groups[at]
+	q := scheduler.Listing{Lane: group.Lane, States: []message.State{message.StateWaiting}}
+	if group.Lane == "" { // what consumers pull
+		q.Topic, q.To = name, message.CeilMilli(o.Now())
+	}
+	found, next, read, err := o.Service.Listed(ctx, q, "", listMost, listMost)
+	a.Looked.Read, a.Looked.Whole = read, next == ""
+	for i := range found {
+		if group.Lane != "" || found[i].Pull {
+			page = append(page, record.Record{Info: found[i]})
+		}
+	}
+	slices.SortFunc(page, func(x, y record.Record) int {
+		return cmp.Or(cmp.Compare(x.Due, y.Due), x.UID.Compare(y.UID))
+	})
+	if len(page) > limit {
+		page, a.Looked.Whole = page[:limit], false
+	}
+	return page, group.Why, err
+}
+
+// lives returns the messages under an id that are selected, live or remembered.
+func (o *Ops) lives(ctx context.Context, by *Caller, q *scheduler.Listing, id string) ([]message.Info, error) {
+	found, uids, err := o.named(ctx, scheduler.Ref{ID: id, Viewer: by.Viewer()})
+	for _, uid := range uids {
+		if one, _, failed := o.named(ctx, scheduler.Ref{UID: uid, Viewer: by.Viewer()}); failed == nil {
+			found = append(found, one...)
+		}
+	}
+	if errors.Is(err, scheduler.ErrUnknownID) || errors.Is(err, scheduler.ErrRejected) {
+		err = nil
+	}
+	return slices.DeleteFunc(found, func(i message.Info) bool {
+		return q.Topic != "" && !scheduler.Matches(q.Topic, i.Topic) || q.HasKey && i.Key != q.Key ||
+			i.Due < q.From || q.To != 0 && i.Due > q.To
+	}), err
 }
 
 // page reads a page and returns the record after which the next page begins, or nil on the last page. It examines a
@@ -271,6 +403,7 @@ const (
 // The lists that have cursors.
 const (
 	listMessages = "messages"
+	listStored   = "stored"
 	listDead     = "dead"
 	listTopics   = "topics"
 	listLeases   = "leases"

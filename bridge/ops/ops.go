@@ -63,6 +63,7 @@ type Ops struct {
 
 	outlooks kept[*scheduler.Outlook]
 	groups   kept[*HeldList]
+	causes   kept[*DeadGroups]
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive
@@ -90,6 +91,7 @@ func (o *Ops) Table() []*Operation {
 		op("reschedule_many", "api", "POST /v1/messages/reschedule", RightOperate, "a reschedule of many",
 			o.rescheduleMany).long(),
 		op("dead", "read", "GET /v1/dead", RightRead, "a list", o.dead).asks("store"),
+		op("dead_groups", "read", "GET /v1/dead/groups", RightRead, "what messages died of", o.deadGroups).asks("store"),
 		op("dead_requeue", "api admin", "POST /v1/dead/requeue", RightOperate, "a requeue", o.requeue).long(),
 		op("dead_purge", "admin", "POST /v1/dead/purge", RightOperate, "a purge", o.purge).long(),
 
@@ -99,7 +101,7 @@ func (o *Ops) Table() []*Operation {
 		op("resume", "admin", "POST /v1/topics/{topic}/resume", RightOperate, "a pause or a resume", o.resume),
 		op("", "", "GET /v1/topics/{topic}/leases", RightRead, "a list", o.leases).asks("store"),
 
-		op("list", "read", "GET /v1/messages", RightRead, "a list", o.list).asks("journal").needs(o.Journaled),
+		op("list", "read", "GET /v1/messages", RightRead, "a list", o.list).asks("journal"),
 		op("history", "read", "GET /v1/messages/{id}/history", RightLook, "a look-up",
 			o.history).asks("journal").needs(o.Journaled),
 		op("held", "read", "GET /v1/held", RightRead, "what is held back", o.held).asks("store"),

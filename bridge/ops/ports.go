@@ -54,16 +54,15 @@ type Journal interface {
 // time to time, from the goroutine of the call, with the progress so far. An operation on many messages that fails
 // reports what it had done.
 type Steering interface {
-	// Held finds messages of a topic, a key or both that have not ended, or are dead.
-	Held(ctx context.Context, topic, key string, limit, most int) (found []message.UID, looked int, whole bool,
-		err error)
+	// Listed returns a page of the messages that have not ended, or are dead, the cursor of the next page, empty on the
+	// last one, and how many messages it looked at. Error: ErrBadCursor.
+	Listed(ctx context.Context, q scheduler.Listing, cursor string, limit, most int) (page []message.Info, next string,
+		looked int, err error)
 	Reschedule(ctx context.Context, ref scheduler.Ref, e scheduler.Edit) (scheduler.AmendResult, error)
 	CancelMany(ctx context.Context, sel scheduler.Selection, progress func(scheduler.Report)) (scheduler.Report, error)
 	RescheduleMany(ctx context.Context, sel scheduler.Selection, e scheduler.Edit,
 		progress func(scheduler.Report)) (scheduler.Report, error)
 
-	// Dead returns a page of dead messages and the cursor of the next page, empty on the last one. Error: ErrBadCursor.
-	Dead(ctx context.Context, topic, cursor string, limit int) ([]message.Info, string, error)
 	RequeueOne(ctx context.Context, ref scheduler.Ref, r scheduler.Requeue) (scheduler.Accepted, error)
 	RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue,
 		progress func(scheduler.Report)) (scheduler.Report, error)

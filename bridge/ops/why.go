@@ -114,19 +114,17 @@ func (o *Ops) whyStore(ctx context.Context, q *WhyQuery, by *scheduler.Viewer) (
 	var uids []message.UID
 	var err error
 	if q.ID == "" {
-		uids, p.Read, p.Whole, err = o.Service.Held(ctx, q.Topic, q.Key, whyShown, whyMost)
+		var page []message.Info
+		var next string
+		page, next, p.Read, err = o.Service.Listed(ctx, scheduler.Listing{Selection: scheduler.Selection{Topic: q.Topic,
+			Key: q.Key, HasKey: q.Key != ""}}, "", whyShown, whyMost)
+		p.Whole = next == ""
+		for i := range page {
+			uids = append(uids, page[i].UID)
+		}
 	} else if ref, bad := Ref(Named{ID: q.ID, Topic: q.Topic, Key: keyOf(q.Key)}); bad == nil {
 		ref.Viewer = by
-		var info message.Info
-		info, err = o.Service.Get(ctx, ref)
-		if several := (*scheduler.AmbiguousError)(nil); errors.As(err, &several) {
-			for i := range several.Candidates {
-				uids = append(uids, several.Candidates[i].UID)
-			}
-			err = nil
-		} else if err == nil {
-			found = append(found, info)
-		}
+		found, uids, err = o.named(ctx, ref)
 	}
 	for _, uid := range uids {
 		info, failed := o.Service.Get(ctx, scheduler.Ref{UID: uid, Viewer: by})
@@ -140,6 +138,21 @@ func (o *Ops) whyStore(ctx context.Context, q *WhyQuery, by *scheduler.Viewer) (
 		p.Whole, p.Error = false, ProblemOf(err).Detail
 	}
 	return found, p
+}
+
+// named returns the message that ref means, or the uids of several.
+func (o *Ops) named(ctx context.Context, ref scheduler.Ref) (one []message.Info, several []message.UID, err error) {
+	info, err := o.Service.Get(ctx, ref)
+	if many := (*scheduler.AmbiguousError)(nil); errors.As(err, &many) {
+		for i := range many.Candidates {
+			several = append(several, many.Candidates[i].UID)
+		}
+		return nil, several, nil
+	}
+	if err != nil {
+		return nil, nil, err
+	}
+	return []message.Info{info}, nil, nil
 }
 
 // whyJournal returns the rows that the journal has.

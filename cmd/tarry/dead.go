@@ -1,8 +1,10 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -27,7 +29,7 @@ func newDead(o outside) *cobra.Command {
 
 		SuggestionsMinimumDistance: 2,
 	}
-	cmd.AddCommand(newDeadList(o), newRequeue(o), newPurge(o))
+	cmd.AddCommand(newDeadList(o), newDeadGroups(o), newRequeue(o), newPurge(o))
 	return settling(o, cmd, ops.VerbDead,
 		map[string]string{wire.FieldReason: "with receipts: why they are dead, for people"})
 }
@@ -42,11 +44,62 @@ It shows one page or, with --all, every page. --json prints each page as one lin
 to --cursor.`,
 		Args: noArgs,
 	}
-	cmd.Flags().String("topic", "", "only this topic, or all that match a pattern such as orders.>")
+	addDied(cmd)
+	cmd.Flags().String("cause", "", "only what died of this cause, one of tarry dead groups")
 	addPages(cmd, "messages")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return pages(c, cmd, []string{"topic"}, "/v1/dead", deadPage)
+		return pages(c, cmd, []string{"topic", "cause", "from", "to"}, "/v1/dead", deadPage)
 	})
+}
+
+func addDied(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.String("topic", "", "only this topic, or all that match a pattern such as orders.>")
+	flags.String("from", "", "died at this time or later: RFC 3339, unix milliseconds, or how long ago")
+	flags.String("to", "", "died at this time or earlier")
+}
+
+func newDeadGroups(o outside) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "groups",
+		Short: "List what messages died of, the most messages first",
+		Long: `List what messages died of, the most messages first.
+
+A cause is a topic and a reason, in which # stands for what differs from message to message. Requeue or purge the
+messages of one with --cause.`,
+		Example: `  tarry dead groups --from 24h
+  tarry dead requeue --cause 7c1d09ab --spread 10m`,
+		Args: noArgs,
+	}
+	addDied(cmd)
+	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
+		return shows(c, causesText)(get[ops.DeadGroups](c, cmd,
+			client.WithQuery("/v1/dead/groups", parameters(cmd, "topic", "from", "to"))))
+	})
+}
+
+func causesText(t clock, l *ops.DeadGroups) string {
+	if len(l.Groups) == 0 {
+		return "nothing is dead"
+	}
+	rows := [][]string{{"COUNT", "CAUSE", "TOPIC", "LAST", "REASON"}}
+	for i := range l.Groups {
+		g := &l.Groups[i]
+		text := cmp.Or(g.Text, string(g.Word))
+		if g.Uncertain > 0 {
+			text += fmt.Sprintf(" (%d may have been delivered)", g.Uncertain)
+		}
+		rows = append(rows, []string{strconv.Itoa(g.Count), g.Cause, printable(g.Topic, ""), t.milli(g.Last),
+			printable(text, "")})
+	}
+	text := table(rows)
+	if l.Others > 0 {
+		text += fmt.Sprintf("\nand %d of other causes", l.Others)
+	}
+	if !l.Looked.Whole {
+		text += fmt.Sprintf("\nthe first %d were looked at; there are more", l.Looked.Read)
+	}
+	return text
 }
 
 func deadPage(t clock, l *ops.MessageList, first bool) page {
@@ -64,7 +117,7 @@ func deadPage(t clock, l *ops.MessageList, first bool) page {
 }
 
 // deadFlags select many dead messages. The topic is not among them unless it is a pattern: see selecting.
-var deadFlags = []string{"from", "to", "older", "all"}
+var deadFlags = []string{"from", "to", "older", "cause", "all"}
 
 func addDead(cmd *cobra.Command, does string) {
 	flags := cmd.Flags()
@@ -75,12 +128,13 @@ func addDead(cmd *cobra.Command, does string) {
 		"long ago")
 	flags.String("to", "", does+" many: those that died at this time or earlier")
 	flags.String("older", "", does+" many: those that died longer ago than this: 12h, 7d")
+	flags.String("cause", "", does+" many: those that died of this cause, one of tarry dead groups")
 	flags.Bool("all", false, does+" many: all that match the other flags, or all if there are none")
 	addMany(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		topic := changed(cmd, "topic")
 		many := changed(cmd, deadFlags...) != "" || patternGiven(cmd) || topic != "" && isSet(cmd, "dry-run")
-		switch err := idsOrMany(cmd, args, many, topic, deadFlags, "by --from, --to, --older or --all"); {
+		switch err := idsOrMany(cmd, args, many, topic, deadFlags, "by --from, --to, --older, --cause or --all"); {
 		case err != nil:
 			return err
 		case len(args) != 1 && cmd.Flags().Changed("key"):
@@ -97,12 +151,12 @@ func addDead(cmd *cobra.Command, does string) {
 
 // deadOrderFlags are the flags that are fields of an order about dead messages.
 func deadOrderFlags() []string {
-	return []string{"topic", "key", "from", "to", "older", "all", "dry-run"}
+	return []string{"topic", "key", "from", "to", "older", "cause", "all", "dry-run"}
 }
 
 func newRequeue(o outside) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "requeue ID... | requeue --topic PATTERN | --from T | --to T | --older D | --all",
+		Use:   "requeue ID... | requeue --topic PATTERN | --from T | --to T | --older D | --cause C | --all",
 		Short: "Deliver dead messages after all, each as a new message under the same id",
 		Long: `Deliver dead messages after all, each as a new message under the same id.
 
@@ -113,12 +167,13 @@ may have seen it. A cancel of it answers maybe_delivered, and reschedule and run
 	}
 	addDead(cmd, "requeue")
 	cmd.Flags().String("delay", "", "due this long from now: 20m, 1d12h, 2w (default at once)")
+	cmd.Flags().String("spread", "", "requeue many: spread evenly over this long from then on, at most 24h")
 	addContent(cmd)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, args []string) error {
 		if one := changed(cmd, contentFlags...); one != "" && len(args) != 1 {
 			return usage("--%s needs one ID", one)
 		}
-		names := append(append(deadOrderFlags(), "delay"), contentFlags...)
+		names := append(append(deadOrderFlags(), "delay", "spread"), contentFlags...)
 		if len(args) != 1 {
 			return c.deadOnes(cmd, "requeue", "requeued", args, names)
 		}
@@ -137,7 +192,7 @@ may have seen it. A cancel of it answers maybe_delivered, and reschedule and run
 
 func newPurge(o outside) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "purge ID... | purge --topic PATTERN | --from T | --to T | --older D | --all",
+		Use:   "purge ID... | purge --topic PATTERN | --from T | --to T | --older D | --cause C | --all",
 		Short: "End dead messages for good",
 		Example: `  tarry dead purge order-7131
   tarry dead purge --older 30d --dry-run`,

@@ -266,7 +266,7 @@ func TestVerify_ExitsByWhatIsLeft(t *testing.T) {
 func TestJournal_ThatIsOffFailsByName(t *testing.T) {
 	t.Parallel()
 	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}}})
-	for _, args := range [][]string{{"history", "a"}, {"list"}, {"list", "--all"},
+	for _, args := range [][]string{{"history", "a"},
 		{"restore", "--all"}, {"restore", "a"}, {"verify"}, {"redeliver", "--since", "1h"}} {
 		tarry(t, "", environ, args...).want(t, exitFailed,
 			"the journal is off; this needs journal.mode async or sync (needs_journal)\n")
@@ -358,4 +358,15 @@ func TestLong_SaysWhenItBreaksOff(t *testing.T) {
 		}
 		cancel()
 	}
+}
+
+func TestList_SaysWhatItIsFrom(t *testing.T) {
+	t.Parallel()
+	environ := serve(t, api.Config{Config: ops.Config{Service: scripted{}}})
+	const from = "from the store, part by part; the journal, which lists what has ended, is off\n"
+	tarry(t, "", environ, "list", "--state", "dead", "--all").want(t, exitDone, from)
+	tarry(t, "", environ, "list", "--state", "canceled").want(t, exitFailed, "(needs_journal)\n")
+	tarry(t, "", environ, "list", "--held", "paused").want(t, exitUsage, "(invalid_held)\n")
+	tarry(t, "", environ, "list", "--held", "no_listener", "--name", "orders.remind", "--limit", "2").want(t, exitDone,
+		"there are more\n")
 }

@@ -171,14 +171,18 @@ func tryText(t clock, last *ops.Try) string {
 func newList(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List messages, live or ended, in the order they are due; needs the journal",
-		Long: `List messages, live or ended, in the order they are due; needs the journal.
+		Short: "List messages, live or ended, in the order they are due",
+		Long: `List messages, live or ended, in the order they are due.
+
+Without a journal it lists what the store has, part by part: messages that have not ended, and dead ones. With --held
+and --name it lists what a group of tarry held holds back, what fell due first first.
 
 It shows one page or, with --all, every page. --json prints each page as one line; to get the next page, pass its cursor
 to --cursor.`,
 		Example: `  tarry list --topic orders.remind --state waiting --due-to 2030-01-31T08:00:00Z
   tarry list --topic 'orders.>' --due-from 1h --due-to 2h
-  tarry list --state dead,expired --all`,
+  tarry list --state dead,expired --all
+  tarry list --held paused --name 'mail.>'`,
 		Args: noArgs,
 	}
 	states := message.Words()
@@ -190,11 +194,13 @@ to --cursor.`,
 		"only these states: "+strings.Join(states, ", ")+"; separated by commas")
 	flags.String("due-from", "", "due then or later: RFC 3339, unix milliseconds, or how long from now")
 	flags.String("due-to", "", "due then or earlier")
+	flags.String("held", "", "only what this word of tarry held holds back; needs --name")
+	flags.String("name", "", "with --held: the pattern, subject, stream or topic that holds it")
 	addPages(cmd, "messages")
 	completing(cmd, "state", true, states...)
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return pages(c, cmd, []string{"topic", "id", "key", "state", "due-from", "due-to"}, "/v1/messages",
-			listPage)
+		return pages(c, cmd, []string{"topic", "id", "key", "state", "due-from", "due-to", "held", "name"},
+			"/v1/messages", listPage)
 	})
 }
 
@@ -224,9 +230,15 @@ func listPage(t clock, l *ops.MessageList, first bool) page {
 			t.milli(r.At) + " " + printable(r.Reason, "")})
 	}
 	p := page{text: columns{-t.width(), -9, -18, -24, -24}.lines(rows, first), cursor: l.Cursor}
-	if l.Lag == nil {
+	switch {
+	case l.Order != "":
+		p.remark = "from the store, part by part; the journal, which lists what has ended, is off"
+	case l.Looked != nil && !l.Looked.Whole:
+		p.remark = "there are more"
+	case l.Looked != nil:
+	case l.Lag == nil:
 		p.remark = "it is not known how far the journal is behind"
-	} else if l.Lag.Changes > 0 {
+	case l.Lag.Changes > 0:
 		p.remark = "the journal is behind by " + lagText(t, l.Lag)
 	}
 	return p

@@ -82,9 +82,13 @@ func (scripted) PurgeMany(_ context.Context, sel scheduler.Selection,
 	return many(sel, progress)
 }
 
-// Dead has five messages; the cursor is how many were shown.
-func (scripted) Dead(_ context.Context, topic, cursor string,
-	limit int) (page []message.Info, next string, err error) {
+// Listed has five dead messages; the cursor is how many were shown. Of others it has one, of a key.
+func (scripted) Listed(_ context.Context, q scheduler.Listing, cursor string,
+	limit, _ int) (page []message.Info, next string, looked int, err error) {
+	if len(q.States) == 0 {
+		return []message.Info{{Message: message.Message{UID: someUID}}}, "1", 5, nil
+	}
+	topic := q.Topic
 	from := 0
 	_, _ = fmt.Sscan(cursor, &from)
 	for i := from; i < 5 && len(page) < limit && topic != "nothing"; i++ {
@@ -100,7 +104,7 @@ func (scripted) Dead(_ context.Context, topic, cursor string,
 	if from+len(page) >= 5 || topic == "nothing" {
 		next = ""
 	}
-	return page, next, nil
+	return page, next, len(page), nil
 }
 
 func deadOne(ref scheduler.Ref) error {
@@ -161,10 +165,6 @@ func (scripted) HeldLanes(context.Context) ([]scheduler.HeldGroup, error) {
 func (scripted) ReadyTopics(context.Context, int) ([]scheduler.HeldGroup, bool, error) {
 	return []scheduler.HeldGroup{{Name: "jobs.>\a", Count: 412,
 		Why: message.Why{Word: message.WhyPaused, Detail: "jobs.> is paused", By: "ann", Since: someDue}}}, false, nil
-}
-
-func (scripted) Held(context.Context, string, string, int, int) ([]message.UID, int, bool, error) {
-	return []message.UID{someUID}, 5, false, nil
 }
 
 func (scripted) View(context.Context, ...*message.Info) error { return nil }

@@ -125,8 +125,7 @@ type Recovering interface {
 	Begin(ctx context.Context, bucket message.Bucket, term uint64) error
 	// Claims lists up to limit claimed messages by uid, after the given one, whosever claims they are.
 	Claims(ctx context.Context, bucket message.Bucket, after message.UID, limit int) ([]message.UID, error)
-	// Leased walks the leased messages, about limit a step. The first cursor is empty, and so is the next one at the end.
-	// A lease that holds throughout is met, perhaps twice.
+	// Leased is that of Steering.
 	Leased(ctx context.Context, bucket message.Bucket, cursor string, limit int) (uids []message.UID, next string,
 		err error)
 	// Reclaim returns up to limit claims, of any leader, to waiting, and marks their messages uncertain. Fewer than

@@ -53,6 +53,9 @@ var browsePromises = []promise{
 			t.giveBack(all[i], all[i].Score(), message.Mark{Lane: lane})
 		}
 		t.wantBrowsed(0, scheduler.Browse{}, all[2], all[6], all[1], all[5], all[0], all[3], all[4])
+		t.wantBrowsed(0, scheduler.Browse{Lane: "a"}, all[1], all[5])
+		t.wantBrowsed(0, scheduler.Browse{Lane: "c", From: all[4].Due, To: all[4].Due}, all[4])
+		t.wantBrowsed(0, scheduler.Browse{Lane: "none"})
 	}},
 	{name: "a message is shown as it stands, without headers and body", check: func(t *trial) {
 		m := t.take(Message(1, Named("order-1"), Keyed("k"), Headers("A", "b"), TTL(time.Minute), Priority(3),

@@ -5,50 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
-	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/accept"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
-
-// Dead lists dead messages, bucket by bucket, ordered by when they died. It lists topics that match a pattern, or all
-// topics if the pattern is empty. The cursor comes from the previous page.
-func (s *Scheduler) Dead(ctx context.Context, topic, cursor string,
-	limit int) (page []message.Info, next string, err error) {
-	bucket, after := message.Bucket(0), ""
-	if cursor != "" {
-		number, rest, _ := strings.Cut(cursor, ":")
-		n, err := strconv.Atoi(number)
-		if bucket, after = message.Bucket(n), rest; err != nil || bucket < 0 || bucket >= s.cfg.Timeline.Buckets() {
-			return nil, "", scheduler.ErrBadCursor
-		}
-	}
-	sel := scheduler.Selection{Topic: topic}
-	for looked := 0; bucket < s.cfg.Timeline.Buckets(); {
-		if len(page) >= limit || looked >= 10*browsePage { // a page may stay short, or empty, where few match
-			return page, fmt.Sprintf("%d:%s", bucket, after), nil
-		}
-		// Look at no more messages than the page may still hold: the cursor skips everything that was looked at.
-		found, err := s.browse(ctx, bucket,
-			scheduler.Browse{Dead: true, After: after, Limit: min(limit-len(page), browsePage)})
-		if err != nil {
-			return nil, "", err
-		}
-		looked += len(found.Messages)
-		for i := range found.Messages {
-			if takes(&sel, &found.Messages[i]) {
-				page = append(page, found.Messages[i])
-			}
-		}
-		if after = found.Next; after == "" {
-			bucket++
-		}
-	}
-	return page, "", nil
-}
 
 // RequeueOne gives a dead message another life: a new message under the same name, whose attempts count from 1 again.
 // If the dead message may have been delivered, the new one is uncertain from the start, edited or not: a cancel of it
@@ -157,14 +120,28 @@ func notDead(i *message.Info) error {
 }
 
 // RequeueMany requeues the selected dead messages in bounded steps. Messages that die again meanwhile are left to the
-// next call.
+// next call. To spread them it counts them first; those that come above the count are due with the last.
 func (s *Scheduler) RequeueMany(ctx context.Context, sel scheduler.Selection, r scheduler.Requeue,
 	progress func(scheduler.Report)) (scheduler.Report, error) {
 	if now := s.cfg.Clock.Milli(); sel.To == 0 || sel.To > now {
 		sel.To = now
 	}
+	var all int
+	if r.Spread > 0 && !sel.DryRun {
+		counted := sel
+		counted.DryRun = true
+		report, err := s.many(ctx, counted, true, nil, nil)
+		if all = report.Matched; err != nil {
+			return scheduler.Report{}, err
+		}
+	}
+	var begun atomic.Int64
 	return s.many(ctx, sel, true, progress, func(ctx context.Context, i *message.Info) (verdict, error) {
-		_, err := s.RequeueOne(ctx, scheduler.Ref{UID: i.UID}, r)
+		one := r
+		if n := int(begun.Add(1)) - 1; all > 0 {
+			one.Delay += r.Spread * time.Duration(min(n, all-1)) / time.Duration(all)
+		}
+		_, err := s.RequeueOne(ctx, scheduler.Ref{UID: i.UID}, one)
 		return buried(err)
 	})
 }

@@ -337,7 +337,14 @@ func covers(sel *scheduler.Selection, at message.Milli) bool {
 
 // takes reports whether a message is selected. Its time has already been compared with the selection.
 func takes(sel *scheduler.Selection, m *message.Info) bool {
-	return (sel.Topic == "" || scheduler.Matches(sel.Topic, m.Topic)) && (!sel.HasKey || sel.Key == m.Key)
+	if sel.Topic != "" && !scheduler.Matches(sel.Topic, m.Topic) || sel.HasKey && sel.Key != m.Key {
+		return false
+	}
+	if sel.Cause == "" {
+		return true
+	}
+	cause, _ := m.Cause()
+	return cause == sel.Cause
 }
 
 func (s *Scheduler) browse(ctx context.Context, bucket message.Bucket, q scheduler.Browse) (scheduler.Browsed, error) {

@@ -64,63 +64,6 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 	i.Why = why
 }
 
-// Held looks for messages of a topic, a key or both that wait, are in flight or are dead, among the first most that it
-// meets. It returns up to limit of them, how many messages it looked at, and whether those were all: without a topic it
-// does not know what consumers have leased.
-func (s *Scheduler) Held(ctx context.Context, topic, key string, limit, most int) (found []message.UID, looked int,
-	whole bool, err error) {
-	if topic != "" {
-		leases, next, err := s.LeasesOf(ctx, topic, "", limit)
-		if err != nil {
-			return nil, 0, false, err
-		}
-		whole = next == ""
-		for i := range leases {
-			if m := &leases[i].Message; key == "" || m.Key == key {
-				found = append(found, m.UID)
-			}
-		}
-	}
-	for bucket := range s.cfg.Timeline.Buckets() {
-		flying, err := s.cfg.Timeline.Claims(ctx, bucket, "", limit)
-		if err != nil {
-			return found, looked, false, scheduler.Looked("list what is in flight", err)
-		}
-		whole = whole && len(flying) < limit
-		for _, uid := range flying {
-			all, err := s.cfg.Timeline.Find(ctx, scheduler.Ref{UID: uid})
-			if err != nil {
-				return found, looked, false, scheduler.Looked("look at what is in flight", err)
-			}
-			if looked++; len(all) > 0 && (topic == "" || all[0].Topic == topic) && (key == "" || all[0].Key == key) {
-				found = append(found, uid)
-			}
-		}
-		for _, dead := range []bool{false, true} {
-			for q := (scheduler.Browse{Dead: dead, Limit: browsePage}); ; {
-				page, err := s.browse(ctx, bucket, q)
-				if err != nil {
-					return found, looked, false, err
-				}
-				looked += len(page.Messages)
-				for i := range page.Messages {
-					m := &page.Messages[i]
-					if (topic == "" || m.Topic == topic) && (key == "" || m.Key == key) && len(found) < limit {
-						found = append(found, m.UID)
-					}
-				}
-				if q.After = page.Next; q.After == "" {
-					break
-				}
-				if looked >= most || len(found) >= limit {
-					return found, looked, false, nil
-				}
-			}
-		}
-	}
-	return found, looked, whole, nil
-}
-
 func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *message.Why,
 	say func(word message.WhyWord, detail string, more ...any)) {
 	topic := s.cfg.Topics.Of(i.Topic)

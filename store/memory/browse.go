@@ -36,7 +36,12 @@ func (t *Timeline) Browse(ctx context.Context, n message.Bucket,
 	}
 	err = t.see(ctx, n, func(b *bucket) {
 		names := []message.Lane{""}
-		if !q.Dead {
+		switch {
+		case q.Lane != "" && b.lanes[q.Lane] == nil:
+			return
+		case q.Lane != "":
+			names[0] = q.Lane
+		case !q.Dead:
 			names = append(names, slices.Sorted(maps.Keys(b.lanes))...)
 			names = append(names, pullLane)
 		}

@@ -173,6 +173,9 @@ func (t *Redis) Browse(ctx context.Context, bucket message.Bucket, q scheduler.B
 	which, lowest, highest := "dead", int64(q.From), int64(q.To)
 	if !q.Dead {
 		which, lowest, highest = "", int64(q.From)<<8, message.ScoreNow(q.To)
+		if q.Lane != "" {
+			which = "lane:" + string(q.Lane)
+		}
 	}
 	to := any("+inf")
 	if q.To != 0 {

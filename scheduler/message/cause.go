@@ -1,0 +1,39 @@
+package message
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"regexp"
+	"strings"
+	"unicode/utf8"
+)
+
+const (
+	// CauseLen is the length of the name of a cause.
+	CauseLen   = 8
+	causeBytes = 120 // of its text
+)
+
+// varies finds what differs between reasons of one cause: quoted values, UUIDs, uids, hexadecimal numbers of 8 digits
+// and more, and numbers.
+var varies = regexp.MustCompile(`"[^"]*"|'[^']*'|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|t-[0-9a-z]{16}|` +
+	`[0-9a-fA-F]{8,}|[0-9]+`)
+
+// Cause returns why a message ended, without what differs from message to message, which becomes #; and a name of that
+// cause, which is the same for all messages of its topic that ended so: the first 8 digits of the SHA-256 of topic,
+// kind and text.
+func (i *Info) Cause() (name, text string) {
+	text = causeText(i.Reason)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %s %q", i.Topic, i.Kind, text))
+	return hex.EncodeToString(sum[:CauseLen/2]), text
+}
+
+func causeText(reason string) string {
+	text := varies.ReplaceAllString(strings.ToValidUTF8(reason, ""), "#")
+	for len(text) > causeBytes {
+		_, size := utf8.DecodeLastRuneInString(text)
+		text = text[:len(text)-size]
+	}
+	return text
+}
