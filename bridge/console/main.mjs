@@ -1,35 +1,45 @@
 // The shell: where the address leads, what is asked while it is shown, navigation, and the dialog for a token.
 import { createRef, h, render } from './vendor/preact.mjs';
 import { Feed, token } from './calls.mjs';
-import { Button, clock, Ghost, Mark, Name, Notice, num, S, span, sum } from './parts.mjs';
+import { Button, clock, Field, Ghost, Mark, Name, Notice, num, S, span, sum } from './parts.mjs';
 import { Due, feeds as dueFeeds } from './s-due.mjs';
+import { Failed, feeds as failedFeeds } from './s-failed.mjs';
+import { Message, feeds as messageFeeds } from './s-message.mjs';
+import { Found, foundFeeds, Messages, feeds as messagesFeeds } from './s-messages.mjs';
 import { Overview, feeds as overviewFeeds } from './s-overview.mjs';
 import { Stuck, feeds as stuckFeeds } from './s-stuck.mjs';
 
+const marked = (is, n) => [n > 0 && h(Mark, { is, size: 9 }), num(n)];
+
+// The screens; one with of has no place of its own in the navigation, one with key is reached by g and that.
 const screens = [
-  { path: 'overview', title: 'Overview', Screen: Overview, feeds: overviewFeeds },
-  { path: 'due', title: 'Falls due', Screen: Due, feeds: dueFeeds, count: (o) => num(o.messages.waiting) },
-  { path: 'stuck', title: 'Stuck', Screen: Stuck, feeds: stuckFeeds, count: (o) => {
-    const n = sum((o.overdue ?? []).map((x) => x.count));
-    return [n > 0 && h(Mark, { is: 'held', size: 9 }), num(n)];
-  } },
+  { path: 'overview', title: 'Overview', Screen: Overview, feeds: overviewFeeds, key: 'o' },
+  { path: 'due', title: 'Falls due', Screen: Due, feeds: dueFeeds, key: 'd', count: (o) => num(o.messages.waiting) },
+  { path: 'stuck', title: 'Stuck', Screen: Stuck, feeds: stuckFeeds, key: 's',
+    count: (o) => marked('held', sum((o.overdue ?? []).map((x) => x.count))) },
+  { path: 'failed', title: 'Failed', Screen: Failed, feeds: failedFeeds, key: 'f',
+    count: (o) => marked('dead', o.messages.dead) },
+  { path: 'messages', title: 'Messages', Screen: Messages, feeds: messagesFeeds, key: 'm', apart: true },
+  { path: 'message', title: 'Message', Screen: Message, feeds: messageFeeds, of: 'messages' },
+  { path: 'found', title: 'Found', Screen: Found, feeds: foundFeeds, of: 'messages' },
 ];
 const me = ['me', {}, Infinity], overview = ['overview', {}, 2 * S]; // every screen shows them
 
 const feeds = new Map(); // by what they ask
-const view = { hold: false, focus: null, asks: null, theme: sessionStorage.getItem('theme') ?? 'auto' };
+const view = { hold: false, focus: null, asks: null, theme: sessionStorage.getItem('theme') ?? 'auto',
+  keys: sessionStorage.getItem('keys') !== 'off' };
 clock.utc = sessionStorage.getItem('utc') === 'on';
 
-function feed(name, query = {}, every = 0) {
-  const key = JSON.stringify([name, query]);
-  if (!feeds.has(key)) feeds.set(key, new Feed(name, query, every));
+function feed(name, query = {}, every = 0, values = {}) {
+  const key = JSON.stringify([name, query, values]);
+  if (!feeds.has(key)) feeds.set(key, new Feed(name, query, every, values));
   return feeds.get(key);
 }
 
 function where() {
   const [path, search] = location.hash.replace(/^#\/?/, '').split('?');
   const screen = screens.find((s) => s.path === path) ?? screens[0], query = new URLSearchParams(search);
-  return { screen, query, asked: [me, overview, ...screen.feeds(query)].map((f) => feed(...f)) };
+  return { screen, query, asked: [me, overview, ...screen.feeds(query, feed)].map((f) => feed(...f)) };
 }
 
 // go changes parameters of the address, and may then focus an element of the new page.
@@ -86,12 +96,17 @@ function show() {
     h('a', { class: 'skip', href: '#main', onClick: skip }, 'To the content'),
     h(Nav, { screen, o: o.data, who }),
     h('main', { id: 'main', tabindex: -1, class: away ? 'stale' : '' },
-      h(Strip, { away, answered: o.answered }),
+      h(Strip, { away, answered: o.answered, query }),
       o.data ? h(screen.Screen, { feed, width, wide, away, query, go, who, ask })
         : wrong ? h(Notice, { mark: 'dead' }, wrong.message) : h(Ghost)),
     asked.some((f) => f.problem?.status === 401) ? h(Login) : view.asks && h(Ask, view.asks),
   ], document.body);
   if (dialog.current && !dialog.current.open) dialog.current.showModal();
+  if (view.shown !== screen.path) {
+    const here = document.querySelector('.nav [aria-current]'); // on a phone the navigation is wider than the screen
+    here.closest('ul').scrollLeft = here.offsetLeft - 8;
+  }
+  view.shown = screen.path;
   if (view.focus) document.querySelector(view.focus)?.focus();
   view.focus = null;
 }
@@ -108,25 +123,63 @@ function Nav({ screen, o, who }) {
         h('circle', { cx: 4, cy: 11, r: 2.6, class: 'doneF' }), h('path', { d: 'M11 2v18', class: 'now' }),
         h('circle', { cx: 18, cy: 11, r: 2.2, class: 'open' })),
       h('b', null, 'tarry'), ' ', h('span', null, who?.namespace)),
-    h('ul', null, screens.map(({ path, title, count }) => h('li', { key: path },
-      h('a', { href: `#/${path}`, 'aria-current': path === screen.path ? 'page' : undefined },
-        h('span', null, title), count && o?.messages && h('span', { class: 'n' }, count(o)))))),
+    h('ul', null, screens.filter((s) => !s.of).map(({ path, title, count, apart }) => h('li', { key: path,
+      class: apart ? 'apart' : '' },
+    h('a', { href: `#/${path}`, 'aria-current': path === (screen.of ?? screen.path) ? 'page' : undefined },
+      h('span', null, title), count && o?.messages && h('span', { class: 'n' }, count(o)))))),
     h('div', { class: 'me' },
       who && h('p', null, h('b', null, h(Name, null, who.name)),
         who.open ? ', who needs no token' : who.operate ? ' may operate' : who.read ? ' may read' : ' may not read'),
       who && h('p', null, h(Name, null, who.instance), ' ', who.version),
-      h('p', null, h('a', { href: 'docs' }, 'API'), token.get() && [' ',
-        h('button', { type: 'button', class: 'plain', onClick: leave }, 'leave')])));
+      h('p', null, h('a', { href: 'docs' }, 'API'), ' ',
+        h('button', { type: 'button', class: 'plain', 'aria-pressed': String(view.keys), onClick: switchKeys,
+          title: '/ searches; g and then ' + screens.flatMap((s) => (s.key ? `${s.key} ${s.title}` : [])).join(', ') },
+        'keys'),
+        token.get() && [' ', h('button', { type: 'button', class: 'plain', onClick: leave }, 'leave')])));
+}
+
+function switchKeys() {
+  view.keys = !view.keys;
+  sessionStorage.setItem('keys', view.keys ? 'on' : 'off');
+  show();
+}
+
+// press is what single keys do, unless they are switched off: / searches, g and a letter lead to a screen.
+let went = 0;
+function press(e) {
+  const field = e.target.closest?.('input, select, textarea, [contenteditable]');
+  if (!view.keys || field || e.ctrlKey || e.metaKey || e.altKey || document.querySelector('dialog[open]')) return;
+  const to = e.timeStamp - went < 2 * S && screens.find((s) => s.key === e.key);
+  went = e.key === 'g' ? e.timeStamp : 0;
+  if (e.key === '/') {
+    e.preventDefault();
+    document.getElementById('search').focus();
+  } else if (to) {
+    location.hash = `/${to.path}`;
+  }
+}
+
+// search leads to the message of a uid, or to what has the text as an id, a key or a topic.
+function search(e) {
+  e.preventDefault();
+  document.activeElement.blur();
+  const text = new FormData(e.target).get('text').trim();
+  if (text) location.hash = /^t-[0-9a-z]{16}$/.test(text) ? `/message?${new URLSearchParams({ id: text })}`
+    : `/found?${new URLSearchParams({ text })}`;
 }
 
 // Strip says how fresh the page is, and lets it stand still. Choices last as long as the tab.
-function Strip({ away, answered }) {
+function Strip({ away, answered, query }) {
   const keep = (name, value) => {
     sessionStorage.setItem(name, value);
     show();
   };
   const button = (label, onClick, rest) => h('button', { type: 'button', class: 'plain', onClick, ...rest }, label);
-  return h('header', { class: 'strip-top' }, h('div', { class: 'live' },
+  return h('header', { class: 'strip-top' }, h('form', { class: 'search', role: 'search', onSubmit: search },
+    h('input', { id: 'search', name: 'text', type: 'search', 'aria-label': 'search by id, uid, key or topic',
+      placeholder: 'id, uid, key or topic', defaultValue: query.get('text') ?? '', maxlength: 255, autocomplete: 'off',
+      spellcheck: false }),
+    view.keys && h('kbd', { 'aria-hidden': 'true' }, '/')), h('div', { class: 'live' },
     h(Mark, { is: away ? 'unsure' : view.hold ? 'held' : 'done', size: 10 }),
     h('span', null, away ? 'no answer' : view.hold && answered ? `of ${span(Date.now() - answered)} ago` : 'live'),
     button('hold', () => { view.hold = !view.hold; show(); }, { 'aria-pressed': String(view.hold) }),
@@ -138,28 +191,48 @@ function Strip({ away, answered }) {
     }, { 'aria-label': `colours: ${view.theme}` })));
 }
 
-// ask opens a dialog that says what an act will do, and then what it did. Nothing is asked of the API meanwhile.
-function ask(what) {
-  view.asks = what;
+// ask opens a dialog that says what an act will do, and then what it did. Nothing is asked of the API meanwhile. With
+// instead it takes the place of that dialog, unless somebody has closed it, and says whether it did.
+function ask(what, instead) {
+  if (instead && view.asks?.id !== instead.id) return false;
+  view.asks = what && { id: {}, ...what };
   show();
+  return view.asks;
 }
 
-function Ask({ title, body, button, go: act, result, busy }) {
+// Ask has a form, whose fields go to the act. The act may tell how far it is. After a failure the form is as it was.
+function Ask({ title, body, button, go: act, told, result, wrong, busy, typed, kind = 'primary', stop }) {
   const close = () => {
+    if (!view.asks) return;
+    if (!result) stop?.abort();
     ask(null);
     for (const f of feeds.values()) f.soon();
     beat();
   };
-  const submit = async () => {
-    const what = { ...view.asks, busy: true };
-    ask(what);
-    ask({ ...what, result: await act().then((text) => [h(Mark, { is: 'done' }), ' ', text],
-      (problem) => [h(Mark, { is: 'dead', word: 'failed' }), ' ', problem.message]) });
+  const submit = async (e) => {
+    e.preventDefault();
+    const what = { ...view.asks, wrong: null, busy: true }, values = Object.fromEntries(new FormData(e.target));
+    if (typed && values.typed !== typed) {
+      ask({ ...what, busy: false, wrong: 'This is not what is to be typed.' }, what);
+      return;
+    }
+    ask(what, what);
+    try {
+      const result = await act(values, (told) => ask({ ...what, told }, what));
+      ask({ ...what, busy: false, result: [h(Mark, { is: 'done' }), ' ', result] }, what);
+    } catch (problem) {
+      ask({ ...what, busy: false, wrong: problem.message }, what);
+    }
   };
   return h('dialog', { class: 'dialog', 'aria-labelledby': 'ask', ref: dialog, onClose: close },
-    h('h2', { id: 'ask' }, title), h('p', { role: 'status' }, result ?? body),
-    h('footer', null, h(Button, { onClick: close }, result ? 'Close' : 'Back'),
-      !result && h(Button, { kind: 'primary', disabled: busy, onClick: submit }, button)));
+    h('h2', { id: 'ask' }, title),
+    h('form', { onSubmit: submit },
+      h('div', { hidden: Boolean(result || told) }, body,
+        typed && h(Field, { label: ['Type ', h('b', null, h(Name, null, typed)), ' to confirm'] },
+          h('input', { name: 'typed', autocomplete: 'off', spellcheck: false }))),
+      h('div', { role: 'status' }, result ?? told, wrong && [h(Mark, { is: 'dead', word: 'failed' }), ' ', wrong]),
+      h('footer', null, h(Button, { onClick: close }, result ? 'Close' : busy && stop ? 'Stop' : 'Back'),
+        !result && button && h(Button, { kind, type: 'submit', disabled: busy }, button))));
 }
 
 // Login asks for a token over the page, which stays.
@@ -174,12 +247,14 @@ function Login() {
     h('p', { class: 'note' },
       token.get() ? 'This token is not known here.' : 'This tarry asks callers for a token. It stays in this tab.'),
     h('form', { onSubmit: submit },
-      h('label', { class: 'field' }, h('span', null, 'Token'),
+      h(Field, { label: 'Token' },
         h('input', { ref: field, type: 'password', required: true, autocomplete: 'off', spellcheck: false })),
       h('footer', null, h(Button, { kind: 'primary', type: 'submit' }, 'Enter'))));
 }
 
-addEventListener('hashchange', beat);
+addEventListener('keydown', press);
+addEventListener('beforeunload', (e) => view.asks?.busy && view.asks.stop && e.preventDefault());
+addEventListener('hashchange', () => { scrollTo(0, 0); beat(); });
 addEventListener('resize', show);
 document.addEventListener('visibilitychange', beat);
 setInterval(beat, S);

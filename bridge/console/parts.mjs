@@ -16,6 +16,7 @@ const shapes = {
   late: ['late', (c) => h('path', { d: 'M6 1.4 11 10.4H1z', fill: c })],
   dead: ['dead', (c) => line(c, 'M2.2 2.2l7.6 7.6M9.8 2.2 2.2 9.8', 2.2)],
   held: ['held', (c) => line(c, 'M3.4 2v8M8.6 2v8', 2.4)],
+  act: ['ink2', (c) => line(c, 'M1.5 6h8M6.5 3l3 3-3 3', 1.6)],
   gone: ['ink3', (c) => line(c, 'M2 6h8', 2)],
   refused: ['dead', (c) => round(c, line(c, 'M3.2 8.8l5.6-5.6', 1.6))],
   unsure: ['late', (c) => line(c, 'M6 1.2 10.8 6 6 10.8 1.2 6z', 1.6)],
@@ -59,7 +60,41 @@ export function Rel({ time, how }) {
   return h('time', { class: `rel${late && ms < -2 * S ? ' is-late' : ''}`, datetime: time, title: time }, units(text));
 }
 
+// When is a moment and where it lies beside now; Ruler draws that, on a logarithmic scale to 30 days on each side.
+export const When = ({ time, late }) => h('span', { class: 'nowrap' }, h('b', null, at(time)), ' ',
+  h(Rel, { time, how: late && 'late' }));
+
+export function Ruler({ time, mark }) {
+  const left = Date.parse(time) - clock.now(), most = Math.log10(1 + 30 * D / S);
+  const place = (ms) => 84 + Math.sign(ms) * Math.min(Math.log10(1 + Math.abs(ms) / S) / most, 1) * 76;
+  const hue = `var(--${shapes[mark][0]})`;
+  return h('svg', { class: 'ruler', width: 168, height: 14, viewBox: '0 0 168 14', 'aria-hidden': 'true' },
+    h('path', { class: 'grid', d: 'M8 7h152' }),
+    [-D, -H, -M, M, H, D].map((ms) => h('path', { class: 'grid', d: `M${place(ms)} 5v4` })),
+    h('path', { d: `M84 7H${place(left)}`, stroke: hue, 'stroke-width': 1.6 }),
+    h('path', { class: 'now', d: 'M84 1v12' }),
+    h('svg', { x: place(left) - 5, y: 2, width: 10, height: 10, viewBox: '0 0 12 12' }, shapes[mark][1](hue)));
+}
+
+// shown is how a message's state is drawn and said.
+export function shown({ state, why, parked }) {
+  if (state === 'waiting' && (parked || why?.word === 'paused')) return ['held', 'waiting'];
+  return { waiting: ['waiting', 'waiting'], ready: ['waiting', 'ready'], in_flight: ['flight', 'in flight'],
+    delivered: ['done', 'delivered'], dead: ['dead', 'dead'], rejected: ['refused', 'rejected'],
+  }[state] ?? ['gone', state];
+}
+
+// Facts are names and what they have.
+export const Facts = ({ rows }) => h('dl', { class: 'facts' }, rows.map(([name, value], i) =>
+  h('div', { class: 'line', key: i }, h('dt', null, name), h('dd', null, value))));
+
+export const Field = ({ label, children }) => h('label', { class: 'field' }, h('span', null, label), children);
+
 export const link = (to, ...children) => h('a', { href: `#/${to}` }, children);
+
+// to is the address of a message, and list leads to messages that are alike.
+export const to = (uid) => `message?${new URLSearchParams({ id: uid })}`;
+export const list = (query, ...children) => link(`messages?${new URLSearchParams(query)}`, children);
 
 // Name is what somebody else has named. It may be of any script and length, and disturbs no text around it.
 export const Name = ({ children }) => h('bdi', { class: 'name', title: children }, children);

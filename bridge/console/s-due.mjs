@@ -1,6 +1,7 @@
 // Falls due: how many messages fall due when, of which topics, and which rates will make them late.
 import { h } from './vendor/preact.mjs';
-import { at, Ghost, H, M, Mark, Name, Notice, num, Rel, S, Section, span as length, sum, Table } from './parts.mjs';
+import { at, Ghost, H, list, M, Mark, Name, Notice, num, Rel, S, Section, span as length, sum,
+  Table } from './parts.mjs';
 import { Bars, colours, holds, Spark, worstOf } from './charts.mjs';
 
 const spans = { hour: [M, 60], day: [30 * M, 48], week: [3 * H, 56], month: [12 * H, 60] };
@@ -60,11 +61,14 @@ function Lede({ data, span, next }) {
 
 // Step is what falls due in a step that somebody has picked.
 function Step({ from, step, count, rows, go }) {
+  const lies = { due_from: new Date(from).toISOString(), due_to: new Date(from + step - 1).toISOString() };
   const close = h('button', { type: 'button', class: 'plain', onClick: () => go({ at: null }) }, 'close');
   return h(Section, { title: `${at(from)} to ${at(from + step)}`,
-    note: [h('b', null, num(count)), count === 1 ? ' falls due ' : ' fall due ', close] },
+    note: [h('b', null, num(count)), count === 1 ? ' falls due ' : ' fall due ', list(lies, 'open as a list'),
+      ' ', close] },
   h(Table, { caption: 'topics of the step', head: [['Topic'], ['Fall due', 'n']],
-    rows: rows.map((r) => ({ key: r.key, cells: [h(Swatch, r), num(r.n)] })) }));
+    rows: rows.map((r) => ({ key: r.key, cells: [r.key ? list({ ...lies, topic: r.key }, h(Swatch, r)) : h(Swatch, r),
+      num(r.n)] })) }));
 }
 
 function Topics({ data, span, rows }) {

@@ -44,8 +44,8 @@ function Condition({ c }) {
 
 // Ledger is a column of figures: mark, name, figure, and what else there is to say of it.
 function Ledger({ title, rows }) {
-  return h('section', null, h('h2', null, title), h('dl', null, rows.map(([mark, name, value, more]) =>
-    h('div', { class: 'line', key: name },
+  return h('section', null, h('h2', null, title), h('dl', null, rows.map(([mark, name, value, more], i) =>
+    h('div', { class: 'line', key: i },
       h('dt', null, h(Mark, { is: mark }), name, more && h('small', null, more)),
       h('dd', null, typeof value === 'number' ? num(value) : value ?? '–')))));
 }
@@ -56,14 +56,14 @@ function Ledgers({ o }) {
   const is = (n, mark) => (n ? mark : 'gone');
   return h('div', { class: 'ledger' },
     h(Ledger, { title: 'Held here', rows: [
-      ['waiting', 'waiting', waiting, o.next && ['next ', h(Rel, { time: o.next, how: 'next' })]],
+      ['waiting', link('messages', 'waiting'), waiting, o.next && ['next ', h(Rel, { time: o.next, how: 'next' })]],
       ['flight', 'in flight', in_flight],
       ['waiting', 'ready to be pulled', ready],
       ['flight', 'leased', leased],
       [is(oldest, 'held'), 'overdue', o.messages && sum(overdue.map((x) => x.count)),
         oldest && ['oldest ', h(Rel, { time: oldest, how: 'late' })]]] }),
     h(Ledger, { title: 'Ended badly', rows: [
-      [is(dead, 'dead'), 'dead', dead],
+      [is(dead, 'dead'), link('failed', 'dead'), dead],
       [is(rejects, 'refused'), 'rejected', rejects],
       [is(aside, 'unsure'), 'set aside', aside],
       [is(backlog, 'waiting'), 'in the intake', backlog],

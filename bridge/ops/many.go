@@ -192,6 +192,9 @@ func many(ctx context.Context, by *Caller, kind exclusive, what string, selected
 	if selected.HasKey {
 		line.Str("key", selected.Key)
 	}
+	if selected.Cause != "" {
+		line.Str("cause", selected.Cause)
+	}
 	line.time("from", int64(selected.From))
 	line.time("to", int64(selected.To))
 	form := func(r *scheduler.Report) any { return ReportOf(*r, selected.DryRun) }

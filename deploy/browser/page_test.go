@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,7 +28,8 @@ type page struct {
 	ctx context.Context
 
 	mu    sync.Mutex
-	wrong []string // what a page that works does not do
+	wrong []string                     // what a page that works does not do
+	asked map[network.RequestID]string // what it has asked for
 }
 
 // open shows an address in a browser of its own. The page then notes errors, violations of its policy, requests to
@@ -46,7 +48,7 @@ func open(t *testing.T, address string) *page {
 	t.Cleanup(stop)
 	ctx, stop = chromedp.NewContext(ctx)
 	t.Cleanup(stop)
-	p := &page{ctx: ctx}
+	p := &page{ctx: ctx, asked: map[network.RequestID]string{}}
 	if err := chromedp.Listen(ctx, func(event any) { p.hear(home.Host, event) }); err != nil {
 		t.Fatal(err)
 	}
@@ -69,12 +71,26 @@ func (p *page) hear(host string, event any) {
 			wrong = fmt.Sprintf("log: %s %s", e.Entry.Text, e.Entry.URL)
 		}
 	case *network.EventRequestWillBeSent:
+		p.mu.Lock()
+		p.asked[e.RequestID] = e.Request.Method + " " + e.Request.URL
+		p.mu.Unlock()
 		at, err := url.Parse(e.Request.URL)
 		if err != nil || at.Scheme != "data" && at.Host != host {
 			wrong = "request to elsewhere: " + e.Request.URL
 		}
+	case *network.EventResponseReceived:
+		if e.Response.MimeType == "application/x-ndjson" {
+			p.mu.Lock()
+			p.asked[e.RequestID] = "" // read piece by piece
+			p.mu.Unlock()
+		}
 	case *network.EventLoadingFailed:
-		wrong = "loading: " + e.ErrorText
+		p.mu.Lock()
+		asked := p.asked[e.RequestID]
+		p.mu.Unlock()
+		if asked != "" || e.ErrorText != "net::ERR_ABORTED" { // Chrome says so of streams that were read to their end
+			wrong = fmt.Sprintf("loading: %s %s", e.ErrorText, asked)
+		}
 	}
 	if wrong != "" {
 		p.mu.Lock()
@@ -110,6 +126,15 @@ func (p *page) said() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strings.Join(p.wrong, "; ")
+}
+
+// forgets forgets that answers refused something, which the browser logs as an error: the page was to show them.
+func (p *page) forgets() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.wrong = slices.DeleteFunc(p.wrong, func(what string) bool {
+		return strings.HasPrefix(what, "log: Failed to load resource: the server responded with a status of 4")
+	})
 }
 
 // A page that goes wrong in each of the ways does not pass for one that works.

@@ -1,0 +1,210 @@
+package browser_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"github.com/tarry-mq/tarry/deploy/lab"
+)
+
+// answer makes a call and decodes what it answers.
+func answer[T any](t *testing.T, method, url, body string) (got T) {
+	t.Helper()
+	r, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	var text bytes.Buffer
+	if _, err := text.ReadFrom(resp.Body); err != nil || resp.StatusCode >= 300 {
+		t.Fatalf("%s: %d %.500s, %v", url, resp.StatusCode, text.String(), err)
+	}
+	if err := json.Unmarshal(text.Bytes(), &got); err != nil {
+		t.Fatalf("%s: %.500s: %v", url, text.String(), err)
+	}
+	return got
+}
+
+// fails has a consumer pull a message of a topic and refuse it, as verb says.
+func fails(t *testing.T, server, topic, verb, reason string) {
+	t.Helper()
+	type pulled struct{ Messages []struct{ Receipt string } }
+	got := answer[pulled](t, "POST", server+"/v1/topics/"+topic+"/pull", `{"max":1,"wait":"10s","consumer":"billing"}`)
+	if len(got.Messages) != 1 {
+		t.Fatalf("%d messages were pulled", len(got.Messages))
+	}
+	post(t, server+"/v1/leases/"+got.Messages[0].Receipt+"/"+verb, map[string]any{"reason": reason})
+}
+
+// known returns the state, version and body of a message.
+type known struct {
+	UID, State, Body string
+	Version          int
+	Due              time.Time
+}
+
+// fills puts a value into the field of a form.
+func (p *page) fills(t *testing.T, field, value string) {
+	t.Helper()
+	p.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`document.querySelector(%q).value = %q`, field, value)))
+}
+
+// One message from its push to its end: what it was, what comes, and each act with its true answer.
+func TestConsole_ShowsALifeAndActsOnIt(t *testing.T) {
+	t.Parallel()
+	d, server := dev(t, "")
+	id := `<b>order</b>&"7131`
+	message := answer[known](t, "POST", server+"/v1/messages", fmt.Sprintf(`{"topic":"jobs.render","id":%q,
+		"delay":"0s","deliver":"pull","retry":"1ms,1h,2h",
+		"body":"{\"total\":12345678901234567890123,\"ok\":{}}","headers":{"A":"b"}}`, id))
+	fails(t, server, "jobs.render", "nack", "ledger is locked")
+	fails(t, server, "jobs.render", "nack", "ledger is locked")
+	now := func() known { t.Helper(); return answer[known](t, "GET", server+"/v1/messages/"+message.UID, "") }
+
+	p := open(t, server+"/console")
+	p.sees(t, "All is well")
+	p.do(t, chromedp.KeyEvent("/"))
+	lab.Eventually(t, patience, func() error {
+		if on := evaluate[string](t, p, `document.activeElement.id`); on != "search" {
+			return fmt.Errorf("the focus is on %q", on)
+		}
+		return nil
+	})
+	p.fills(t, "#search", "") // a browser's own key leaves no character
+	p.do(t, chromedp.SendKeys(chromedp.CSS("#search"), id+kb.Enter))
+	p.sees(t, id+" jobs.render waiting retry")
+	p.click(t, id)
+	p.sees(t, "waiting in 59m ")
+	p.sees(t, "Why it is here: it was tried, and waits for try 3.")
+	p.sees(t, "try 2 failed consumer billing: sent back: ledger is locked")
+	p.sees(t, "The body has 41 bytes.")
+	p.click(t, "json")
+	p.sees(t, `{ "total": 12345678901234567890123, "ok": {} }`)
+	p.auditAll(t, p.at(t))
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/message?id=nobody-knows-it"`))
+	p.sees(t, "No message nobody-knows-it Nothing was found.")
+	p.audit(t, 320, "light")
+	p.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`location.hash = "#/message?id=%s"`, message.UID)))
+
+	p.click(t, "Move…")
+	p.sees(t, "Due from now in")
+	p.fills(t, "dialog input", "soon")
+	p.click(t, "Move")
+	p.sees(t, "delay") // what is wrong is said, and the field keeps its text
+	p.fills(t, "dialog input", "3h")
+	p.click(t, "Move")
+	p.sees(t, "It is due ")
+	p.click(t, "Close")
+	p.sees(t, "changed rescheduled")
+	if due := time.Until(now().Due); due < 179*time.Minute || due > 3*time.Hour {
+		t.Errorf("it is due in %s", due)
+	}
+
+	// Another operator is first: nothing of theirs is overwritten.
+	p.click(t, "Edit…")
+	p.sees(t, "Body")
+	if out, code := d.Cli(t, "reschedule", message.UID, "--delay", "4h"); code != 0 {
+		t.Fatal(out)
+	}
+	p.fills(t, "dialog textarea", "mended")
+	p.click(t, "Save")
+	p.sees(t, "version")
+	if body := now().Body; !strings.Contains(body, "total") {
+		t.Errorf("a stale edit was made: %s", body)
+	}
+	p.click(t, "Back")
+	p.sees(t, "in 3h 59m")
+	p.click(t, "Edit…")
+	p.fills(t, "dialog textarea", "mended")
+	p.click(t, "Save")
+	p.sees(t, "Consumers had it, so it goes on as t-")
+	next := evaluate[string](t, p, `document.querySelector("dialog a").textContent`)
+	p.click(t, next)
+	p.click(t, "Close")
+	p.sees(t, "accepted as a requeue")
+	if m := answer[known](t, "GET", server+"/v1/messages/"+next, ""); m.Body != "mended" {
+		t.Errorf("the new one is %+v", m)
+	}
+
+	p.click(t, "Cancel…")
+	p.sees(t, "It has not been tried yet.")
+	p.audit(t, 320, "dark")
+	p.click(t, "Cancel the message")
+	p.sees(t, "It is canceled: it will not be delivered.")
+	p.click(t, "Close")
+	p.sees(t, "How it ended: ")
+	if n := evaluate[int](t, p, `document.querySelectorAll("main .acts button").length`); n != 0 {
+		t.Errorf("of what has ended %d acts are offered", n)
+	}
+	p.forgets() // nobody-knows-it, a delay of "soon", a stale version
+	if p.said() != "" {
+		t.Errorf("went wrong: %s", p.said())
+	}
+}
+
+// What failed is requeued by its cause, while more of it die, and the result says what was done.
+func TestConsole_RequeuesACause(t *testing.T) {
+	t.Parallel()
+	_, server := dev(t, "")
+	for n := range 12 {
+		post(t, server+"/v1/messages", map[string]any{"topic": "crm.sync", "delay": "0s", "deliver": "pull", "body": "x"})
+		fails(t, server, "crm.sync", "dead", fmt.Sprintf("HTTP %d from <i>crm</i>", 500+n))
+	}
+	post(t, server+"/v1/messages", map[string]any{"topic": "other", "delay": "0s", "deliver": "pull", "body": "x"})
+	fails(t, server, "other", "dead", "")
+	p := open(t, server+"/console#/failed")
+	p.sees(t, "13 are dead, of 2 causes; 13 died in the last hour.")
+	p.sees(t, "12 crm.sync consumer billing: HTTP # from <i>crm</i>")
+	p.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector(".what").click()`))
+	p.sees(t, "HTTP 511 from <i>crm</i>")
+	p.auditAll(t, p.at(t), "#/messages?state=dead&topic="+url.QueryEscape("crm.>"))
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/failed"`))
+
+	p.sees(t, "are dead, of 2 causes")
+	p.click(t, "Requeue…")
+	p.sees(t, "12 messages match.")
+	p.audit(t, 320, "light")
+	post(t, server+"/v1/messages", map[string]any{"topic": "crm.sync", "delay": "0s", "deliver": "pull", "body": "x"})
+	fails(t, server, "crm.sync", "dead", "HTTP 599 from <i>crm</i>") // it is not touched
+	p.fills(t, `select[name="spread"]`, "1h")
+	p.click(t, "Requeue 12")
+	p.sees(t, "requeued 12")
+	p.click(t, "Close")
+	p.sees(t, "2 are dead, of 2 causes")
+	type listed struct{ Messages []known }
+	waits := answer[listed](t, "GET", server+"/v1/messages?topic=crm.sync&state=waiting,ready", "").Messages
+	var last time.Duration
+	for _, m := range waits {
+		last = max(last, time.Until(m.Due))
+	}
+	if len(waits) != 12 || last < 53*time.Minute || last > 55*time.Minute {
+		t.Errorf("%d wait, the last for %s", len(waits), last)
+	}
+
+	p.click(t, "Purge…")
+	p.sees(t, "They end for good, and cannot be requeued.")
+	p.click(t, "Purge 1")
+	p.sees(t, "This is not what is to be typed.")
+	topic := evaluate[string](t, p, `document.querySelector("dialog form b .name").textContent`)
+	p.fills(t, `dialog input[name="typed"]`, topic)
+	p.click(t, "Purge 1")
+	p.sees(t, "purged 1")
+	p.click(t, "Close")
+	p.sees(t, "1 is dead, of 1 cause")
+	if p.said() != "" {
+		t.Errorf("went wrong: %s", p.said())
+	}
+}
