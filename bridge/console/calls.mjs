@@ -7,11 +7,15 @@ export const routes = {
   overview: 'GET /v1/overview',
   forecast: 'GET /v1/forecast',
   held: 'GET /v1/held',
+  topics: 'GET /v1/topics',
+  rejects: 'GET /v1/rejects',
+  cluster: 'GET /v1/cluster',
   dead_groups: 'GET /v1/dead/groups',
   list: 'GET /v1/messages',
   get: 'GET /v1/messages/{id}',
   history: 'GET /v1/messages/{id}/history',
   why: 'GET /v1/why',
+  pause: 'POST /v1/topics/{topic}/pause',
   resume: 'POST /v1/topics/{topic}/resume',
   run: 'POST /v1/messages/{id}/run',
   reschedule: 'PATCH /v1/messages/{id}',
@@ -21,6 +25,9 @@ export const routes = {
   release: 'POST /v1/messages/{id}/release',
   dead_requeue: 'POST /v1/dead/requeue',
   dead_purge: 'POST /v1/dead/purge',
+  rejects_requeue: 'POST /v1/rejects/requeue',
+  resign: 'POST /v1/cluster/resign',
+  forget: 'DELETE /v1/cluster/instances/{instance}',
 };
 
 // Problem is an unsuccessful answer. Its status is 0 where there was none.
@@ -61,7 +68,7 @@ function read({ ok, status }, text) {
     body?.detail ?? `The answer is ${status}, and not tarry's.`), { answer: body });
 }
 
-async function call(name, query, more) {
+export async function ask(name, query, more) {
   let answer, text;
   try {
     answer = await request(name, query, more);
@@ -74,7 +81,7 @@ async function call(name, query, more) {
 
 // act changes something. values stand in its path, version is what it must have.
 export const act = (name, values, { query = {}, body, version } = {}) =>
-  call(name, query, { values, body, headers: version && { 'If-Match': String(version) } });
+  ask(name, query, { values, body, headers: version && { 'If-Match': String(version) } });
 
 // long changes many. It tells the progress until the report has come; what is done stays done if it is broken off.
 export async function long(name, body, progress, signal) {
@@ -126,7 +133,7 @@ export class Feed {
   async ask() {
     [this.began, this.busy] = [Date.now(), true];
     try {
-      this.data = await call(this.name, this.query, { values: this.values });
+      this.data = await ask(this.name, this.query, { values: this.values });
       [this.answered, this.problem, this.failed] = [Date.now(), null, 0];
     } catch (problem) {
       [this.problem, this.failed] = [problem, this.failed + 1];

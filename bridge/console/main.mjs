@@ -6,8 +6,11 @@ import { Due, feeds as dueFeeds } from './s-due.mjs';
 import { Failed, feeds as failedFeeds } from './s-failed.mjs';
 import { Message, feeds as messageFeeds } from './s-message.mjs';
 import { Found, foundFeeds, Messages, feeds as messagesFeeds } from './s-messages.mjs';
+import { Cluster, feeds as clusterFeeds } from './s-cluster.mjs';
 import { Overview, feeds as overviewFeeds } from './s-overview.mjs';
+import { Rejected, feeds as rejectedFeeds } from './s-rejected.mjs';
 import { Stuck, feeds as stuckFeeds } from './s-stuck.mjs';
+import { Topics, feeds as topicsFeeds } from './s-topics.mjs';
 
 const marked = (is, n) => [n > 0 && h(Mark, { is, size: 9 }), num(n)];
 
@@ -20,6 +23,10 @@ const screens = [
   { path: 'failed', title: 'Failed', Screen: Failed, feeds: failedFeeds, key: 'f',
     count: (o) => marked('dead', o.messages.dead) },
   { path: 'messages', title: 'Messages', Screen: Messages, feeds: messagesFeeds, key: 'm', apart: true },
+  { path: 'topics', title: 'Topics', Screen: Topics, feeds: topicsFeeds, key: 't' },
+  { path: 'rejected', title: 'Rejected', Screen: Rejected, feeds: rejectedFeeds, key: 'r',
+    count: (o) => marked('refused', o.intake?.rejects ?? 0) },
+  { path: 'cluster', title: 'Cluster', Screen: Cluster, feeds: clusterFeeds, key: 'c', apart: true },
   { path: 'message', title: 'Message', Screen: Message, feeds: messageFeeds, of: 'messages' },
   { path: 'found', title: 'Found', Screen: Found, feeds: foundFeeds, of: 'messages' },
 ];

@@ -64,12 +64,13 @@ function Ledgers({ o }) {
         oldest && ['oldest ', h(Rel, { time: oldest, how: 'late' })]]] }),
     h(Ledger, { title: 'Ended badly', rows: [
       [is(dead, 'dead'), link('failed', 'dead'), dead],
-      [is(rejects, 'refused'), 'rejected', rejects],
+      [is(rejects, 'refused'), link('rejected', 'rejected'), rejects],
       [is(aside, 'unsure'), 'set aside', aside],
       [is(backlog, 'waiting'), 'in the intake', backlog],
       [is(lag?.changes, 'waiting'), 'not in the journal', lag?.changes]] }),
     h(Ledger, { title: 'Under it', rows: [
-      [o.leader ? 'done' : 'dead', 'leads', h(Name, null, o.leader?.instance ?? 'nobody'), o.term && `term ${o.term}`],
+      [o.leader ? 'done' : 'dead', link('cluster', 'leads'), h(Name, null, o.leader?.instance ?? 'nobody'),
+        o.term && `term ${o.term}`],
       [o.healthy ? 'done' : 'dead', 'instances well', `${o.healthy} of ${o.instances}`],
       [is(mode !== 'off', 'done'), 'journal', mode,
         lag?.oldest && [h(Rel, { time: lag.oldest, how: 'for' }), ' behind']],

@@ -7,7 +7,7 @@ const held = ['held', {}, 5 * S];
 export const feeds = () => [held];
 
 // Why messages wait, in words; the server's detail says more.
-const reasons = {
+export const reasons = {
   paused: ['held', 'paused'],
   rate: ['held', 'above the rate'],
   catch_up: ['held', 'above the catch-up rate'],
@@ -52,12 +52,12 @@ function cells(g, may, ask) {
   ];
 }
 
-// resume asks before it lets messages go.
-const resume = ({ name, count }) => ({
+// resume asks before it lets messages go, how many if that is known.
+export const resume = ({ name, count }) => ({
   title: ['Resume ', h(Name, null, name), '?'],
-  body: count === 1 ? '1 message is due, and leaves at once.'
+  body: count === undefined ? 'What is due leaves at once.' : count === 1 ? '1 message is due, and leaves at once.'
     : [h('b', null, num(count)), ' messages are due, and leave at once.'],
-  button: count === 1 ? 'Resume 1' : `Resume ${num(count)}`,
+  button: count === undefined ? 'Resume' : `Resume ${num(count)}`,
   go: async () => {
     const { in_effect } = await act('resume', { topic: name });
     return `It is no longer paused${in_effect ? '.' : '; the leader has not said yet that it knows.'}`;

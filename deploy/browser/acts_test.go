@@ -12,6 +12,7 @@ import (
 
 	"github.com/chromedp/chromedp"
 	"github.com/chromedp/chromedp/kb"
+	"github.com/nats-io/nats.go"
 
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
@@ -150,6 +151,80 @@ func TestConsole_ShowsALifeAndActsOnIt(t *testing.T) {
 		t.Errorf("of what has ended %d acts are offered", n)
 	}
 	p.forgets() // nobody-knows-it, a delay of "soon", a stale version
+	if p.said() != "" {
+		t.Errorf("went wrong: %s", p.said())
+	}
+}
+
+// A push that was refused is mended; a topic is paused and let go.
+func TestConsole_MendsAndPauses(t *testing.T) {
+	t.Parallel()
+	d, server := dev(t, `webhook: {allow: ["127.0.0.0/8"]}
+topics:
+  - pattern: "hooks.*"
+    deliver: webhook
+    retry: 1h
+    webhook: {url: "http://127.0.0.1:1/x", secrets: ["whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"]}
+`)
+	nc, err := nats.Connect("nats://" + d.Nats)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	refused := &nats.Msg{Subject: "delayed.orders.x", Data: []byte("hello"), Header: nats.Header{
+		"Tarry-Delay": {"<i>soon</i>"}}}
+	if err := nc.PublishMsg(refused); err != nil {
+		t.Fatal(err)
+	}
+	post(t, server+"/v1/messages", map[string]any{"topic": "orders.y", "delay": "20m", "body": "x"})
+	post(t, server+"/v1/messages", map[string]any{"topic": "hooks.a", "delay": "0s", "body": "x"})
+	p := open(t, server+"/console#/rejected")
+	p.sees(t, `orders.x – invalid_delay: Tarry-Delay "<i>soon</i>" is not a duration`)
+	p.sees(t, "Rejected 1")
+	p.auditAll(t, "#/rejected", "#/topics", "#/cluster")
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/rejected"`))
+	p.sees(t, "NATS acknowledged these pushes")
+	p.click(t, "Push again…")
+	p.sees(t, "Push orders.x again")
+	p.audit(t, 320, "light")
+	p.fills(t, `dialog input[name="set"]`, "nonsense")
+	p.click(t, "Push again")
+	p.sees(t, "A header is a name, a colon and a value")
+	p.fills(t, `dialog input[name="set"]`, "Tarry-Delay: 2h")
+	p.click(t, "Push again")
+	p.sees(t, "It is the message t-")
+	p.click(t, "Close")
+	p.sees(t, "Nothing was refused.")
+
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/topics"`))
+	p.sees(t, "orders.x 1 ")
+	p.sees(t, "hooks.* http://127.0.0.1:1 ")
+	p.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector(".head input").value = "ders.y";
+		document.querySelector(".head input").dispatchEvent(new Event("input"))`))
+	lab.Eventually(t, patience, func() error {
+		if n := evaluate[int](t, p, `document.querySelector("main table").tBodies[0].rows.length`); n != 1 {
+			return fmt.Errorf("%d topics have it in their name", n)
+		}
+		return nil
+	})
+	p.click(t, "Pause…")
+	p.sees(t, "Pause orders.y? What falls due on it waits until it is resumed.")
+	p.sees(t, "In the next hour 1 falls due.")
+	p.click(t, "Pause")
+	p.sees(t, "It is paused.")
+	p.click(t, "Close")
+	p.sees(t, "orders.y is paused by 127.0.0.1, for ")
+	p.click(t, "Resume…")
+	p.sees(t, "Resume orders.y? What is due leaves at once.")
+	p.click(t, "Resume")
+	p.sees(t, "It is no longer paused.")
+	p.click(t, "Close")
+
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/cluster"`))
+	p.sees(t, "dev leads term 1, for ")
+	if off := evaluate[bool](t, p, `document.querySelector(".head button").disabled`); !off {
+		t.Error("the only instance may step down")
+	}
 	if p.said() != "" {
 		t.Errorf("went wrong: %s", p.said())
 	}
