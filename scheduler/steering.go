@@ -131,8 +131,9 @@ type Browse struct {
 	// Dead selects dead messages, ordered by when they died; otherwise Browse selects waiting messages, ordered by due
 	// time.
 	Dead bool
-	// Lane selects waiting messages of one lane; empty selects all.
+	// Lane selects waiting messages of one lane, and Pull those that consumers pull. Without both all are selected.
 	Lane message.Lane
+	Pull bool
 	// From and To bound that time. Both are inclusive; To 0 is no bound.
 	From, To message.Milli
 	// After is the Next of the previous page, or empty for the first page.
@@ -289,6 +290,7 @@ type Listing struct {
 	// DiedFrom and DiedTo bound when dead messages died. From and To bound the due time, also of these.
 	DiedFrom, DiedTo message.Milli
 	Lane             message.Lane // only what waits in this lane; empty: everywhere
+	Pull             bool         // only what waits for consumers that pull
 }
 
 // Report counts what an operation on many did, or in a dry run would do. Matches not counted here were not

@@ -67,7 +67,7 @@ async function beat() {
     await f.ask();
     const { waiting } = f.data?.messages ?? {};
     // Where few wait, each is seen to come and go. To ask of few costs little.
-    if (before !== waiting && waiting < 1000) for (const other of where().asked) if (other.name !== 'me') other.soon();
+    if (before !== waiting && waiting < 1000) for (const other of where().asked) if (other.every <= 5 * S) other.soon();
     if (f.name === 'me' && f.data) {
       const ahead = Date.parse(f.data.now) - (f.began + f.answered) / 2;
       clock.ahead = Math.abs(ahead) < S ? 0 : ahead; // it is no better known than that
@@ -208,7 +208,7 @@ function ask(what, instead) {
 }
 
 // Ask has a form, whose fields go to the act. The act may tell how far it is. After a failure the form is as it was.
-function Ask({ title, body, button, go: act, told, result, wrong, busy, typed, kind = 'primary', stop }) {
+function Ask({ title, body, button, go: act, told, result, wrong, busy, typed, kind = 'primary', stop, many }) {
   const close = () => {
     if (!view.asks) return;
     if (!result) stop?.abort();
@@ -226,19 +226,26 @@ function Ask({ title, body, button, go: act, told, result, wrong, busy, typed, k
     ask(what, what);
     try {
       const result = await act(values, (told) => ask({ ...what, told }, what));
-      ask({ ...what, busy: false, result: [h(Mark, { is: 'done' }), ' ', result] }, what);
+      ask({ ...what, busy: false, result: many ? result : [h(Mark, { is: 'done' }), ' ', result] }, what);
     } catch (problem) {
       ask({ ...what, busy: false, wrong: problem.message }, what);
     }
   };
-  return h('dialog', { class: 'dialog', 'aria-labelledby': 'ask', ref: dialog, onClose: close },
+  // What is stopped still tells how far it came.
+  const cancel = (e) => {
+    if (!busy || !stop) return;
+    e.preventDefault();
+    stop.abort();
+  };
+  return h('dialog', { class: 'dialog', 'aria-labelledby': 'ask', ref: dialog, onClose: close, onCancel: cancel },
     h('h2', { id: 'ask' }, title),
     h('form', { onSubmit: submit },
       h('div', { hidden: Boolean(result || told) }, body,
         typed && h(Field, { label: ['Type ', h('b', null, h(Name, null, typed)), ' to confirm'] },
           h('input', { name: 'typed', autocomplete: 'off', spellcheck: false }))),
       h('div', { role: 'status' }, result ?? told, wrong && [h(Mark, { is: 'dead', word: 'failed' }), ' ', wrong]),
-      h('footer', null, h(Button, { onClick: close }, result ? 'Close' : busy && stop ? 'Stop' : 'Back'),
+      h('footer', null, busy && stop ? h(Button, { key: 'stop', onClick: cancel }, 'Stop')
+        : h(Button, { key: 'close', onClick: close }, result ? 'Close' : 'Back'),
         !result && button && h(Button, { kind, type: 'submit', disabled: busy }, button))));
 }
 
@@ -261,7 +268,11 @@ function Login() {
 
 addEventListener('keydown', press);
 addEventListener('beforeunload', (e) => view.asks?.busy && view.asks.stop && e.preventDefault());
-addEventListener('hashchange', () => { scrollTo(0, 0); beat(); });
+addEventListener('hashchange', () => {
+  scrollTo(0, 0);
+  for (const f of where().asked) if (f.name !== 'me') f.soon();
+  beat();
+});
 addEventListener('resize', show);
 document.addEventListener('visibilitychange', beat);
 setInterval(beat, S);

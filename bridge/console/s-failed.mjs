@@ -52,6 +52,10 @@ function Group({ g, to: until, may, ask, open, toggle, wide }) {
       list({ state: 'dead', topic: g.topic }, 'All that are dead of ', h(Name, null, g.topic)))]);
 }
 
+// Examples are reasons that the cause has in one.
+const Examples = ({ g }) => h('ul', { class: 'reason' }, [...new Set(g.latest.map((m) => m.reason))].map((reason) =>
+  h('li', { key: reason }, h('bdi', null, reason || '–'))));
+
 const title = (verb, g) => [`${verb} `, h(Name, null, g.topic), ', ', h('bdi', null, g.text || g.word), '?'];
 // What died since the reading is left alone.
 const order = (g, until) => ({ cause: g.cause, to: until });
@@ -59,8 +63,8 @@ const order = (g, until) => ({ cause: g.cause, to: until });
 const requeue = (g, until) => ({
   title: title('Requeue', g), route: 'dead_requeue', order: order(g, until), verb: 'Requeue', past: 'requeued',
   typed: g.topic,
-  more: g.uncertain > 0 && h('p', { class: 'warntext' }, h(Mark, { is: 'unsure' }),
-    ` ${num(g.uncertain)} may have been delivered already, and stay uncertain.`),
+  more: [h(Examples, { g }), g.uncertain > 0 && h('p', { class: 'warntext' }, h(Mark, { is: 'unsure' }),
+    ` ${num(g.uncertain)} may have been delivered already, and stay uncertain.`)],
   form: h('div', { class: 'form' },
     h(Field, { label: 'First due' }, h('select', { name: 'delay' },
       choices({ now: '', 'in 10 minutes': '10m', 'in 1 hour': '1h' }))),
@@ -72,5 +76,5 @@ const choices = (all) => Object.entries(all).map(([words, value]) => h('option',
 
 const purge = (g, until) => ({
   title: title('Purge', g), route: 'dead_purge', order: order(g, until), verb: 'Purge', past: 'purged', typed: g.topic,
-  sure: true, kind: 'danger', more: h('p', null, 'They end for good, and cannot be requeued.'),
+  sure: true, kind: 'danger', more: [h(Examples, { g }), h('p', null, 'They end for good, and cannot be requeued.')],
 });

@@ -1,6 +1,6 @@
 // Message: the whole life of one message, what comes next, what it holds, and every act on it with its true answer.
 import { h } from './vendor/preact.mjs';
-import { act } from './calls.mjs';
+import { act, ask as read } from './calls.mjs';
 import { at, Button, clock, Facts, Field, Ghost, link, list, Mark, Name, Notice, num, Rel, Ruler, S, Section, shown,
   span, Table, to, units, When } from './parts.mjs';
 
@@ -190,11 +190,17 @@ function Acts({ m, who, ask, again }) {
   const on = { id: m.uid }, name = h(Name, null, m.id);
   const asks = (title, button, go, body, kind) => () => ask({ title, button, body, kind,
     go: (values) => go(values).finally(again) });
-  const small = m.body !== undefined && sizeOf(m) <= large;
+  // A field of a form has line ends of one kind. A body with others is not edited here.
+  const crlf = m.body?.includes('\r\n'), plain = m.body?.replaceAll('\r\n', '\n');
+  const small = plain !== undefined && sizeOf(m) <= large && !plain.includes('\r')
+    && (!crlf || plain.replaceAll('\n', '\r\n') === m.body);
   const edit = small ? h(Field, { label: 'Body' },
-    h('textarea', { name: 'body', rows: 8, defaultValue: m.body, spellcheck: false }))
-    : h('p', { class: 'note' }, 'Its body is no text, or too large to be edited here.');
-  const changed = (values) => (small && values.body.replaceAll('\r\n', '\n') !== m.body ? { body: values.body } : {});
+    h('textarea', { name: 'body', rows: 8, defaultValue: plain, spellcheck: false }))
+    : h('p', { class: 'note' }, 'Its body is no plain text, or too large to be edited here.');
+  const changed = (values) => {
+    const body = values.body?.replaceAll('\r\n', '\n');
+    return small && body !== plain ? { body: crlf ? body.replaceAll('\n', '\r\n') : body } : {};
+  };
   return h('div', { class: 'acts' },
     mine && waits && [
       h(Button, { onClick: asks(['Run ', name, ' now?'], 'Run now', async () => {
@@ -213,6 +219,10 @@ function Acts({ m, who, ask, again }) {
           : ['Consumers had it, so it goes on as ', link(to(uid), uid), '.'];
       }, edit) }, 'Edit…'),
       h(Button, { kind: 'danger', onClick: asks(['Cancel ', name, '?'], 'Cancel the message', async () => {
+        const { version } = await read('get', {}, { values: on });
+        if (version !== m.version) {
+          throw new Error(`It has version ${version} by now, and this page showed ${m.version}: look at it again.`);
+        }
         await act('cancel', on);
         return 'It is canceled: it will not be delivered.';
       }, m.attempt > 1 || m.uncertain ? 'It was tried before. After a cancel it is not tried again.'

@@ -1,18 +1,19 @@
 // Messages: a list by topic, state, due time and key, or of what holds messages back; and what a search finds.
 import { h } from './vendor/preact.mjs';
 import { bulk } from './bulk.mjs';
-import { Button, Field, Ghost, Name, Notice, num, S } from './parts.mjs';
+import { Button, clock, D, Facts, Field, Ghost, H, M, Name, Notice, num, Rel, S, sum, When } from './parts.mjs';
 import { Everywhere, Rows } from './s-message.mjs';
 
-const filters = ['topic', 'state', 'due_from', 'due_to', 'key', 'held', 'name'], page = 50;
+const filters = ['topic', 'state', 'due_from', 'due_to', 'key', 'held', 'name', 'cursor'], page = 50;
 const most = (query) => Math.min(Math.max(parseInt(query.get('limit') ?? page, 10) || page, page), 1000);
 
 function list(query) {
   const asked = Object.fromEntries(filters.map((name) => [name, query.get(name)]).filter(([, value]) => value));
   if (!asked.held) asked.state = stateOf(query);
   if (asked.state === all) delete asked.state;
-  // Further pages stand still.
-  return ['list', { ...asked, limit: most(query) }, most(query) > 2 * page ? Infinity : 5 * S];
+  // Further pages stand still until somebody comes back to them.
+  const still = asked.cursor || most(query) > 2 * page;
+  return ['list', { ...asked, limit: most(query) }, still ? Infinity : asked.held ? 10 * S : 5 * S];
 }
 export const feeds = (query) => [list(query)];
 
@@ -26,7 +27,7 @@ export function Messages({ feed, query, go, who, ask }) {
   const submit = (e) => {
     e.preventDefault();
     const given = [...new FormData(e.target)].map(([name, text]) => [name, text.trim() || null]);
-    go({ limit: null, ...Object.fromEntries(given) });
+    go({ limit: null, cursor: null, ...Object.fromEntries(given) });
   };
   const text = (name, label, placeholder) => h(Field, { label }, h('input', { name, placeholder, autocomplete: 'off',
     spellcheck: false, defaultValue: query.get(name) ?? '', key: query.get(name) }));
@@ -47,29 +48,55 @@ export function Messages({ feed, query, go, who, ask }) {
     f.data?.order && h(Notice, { mark: 'gone' },
       'The journal is off: this is what the store holds, part by part, and only what has not ended or is dead.'),
     shown ? [shown.length ? h(Rows, { messages: shown, caption: 'messages by due time' })
-      : h('p', { class: 'lede' }, 'No message matches.'),
-    shown.length > 0 && h('p', { class: 'note more' }, f.data.cursor && most(query) < 1000
-      && [h(Button, { onClick: () => go({ limit: String(most(query) + 4 * page) }) }, 'More'), ' '],
-    `${num(shown.length)}${f.data.cursor || f.data.looked?.whole === false ? '; there are more' : ''}`)]
-      : !f.problem && h(Ghost));
+      : h('p', { class: 'lede' }, more(f.data) ? 'No message matches among those that were looked at; there are more.'
+        : 'No message matches.'), h(Further, { f, query, go })] : !f.problem && h(Ghost));
+}
+
+// A group has one page; any other list goes on where it has a cursor.
+const more = ({ cursor, order, looked }) => cursor || !order && looked?.whole === false;
+
+// Further leads to more of a full page, or on from a page of which few matched.
+function Further({ f, query, go }) {
+  const { messages: { length: n }, cursor } = f.data, limit = most(query);
+  const full = n >= limit && limit < 1000 && !query.get('cursor');
+  const on = () => go(full ? { limit: String(limit + 4 * page) } : { cursor });
+  return h('p', { class: 'note more' },
+    cursor && [h(Button, { onClick: on }, full ? 'More' : 'Look further'), ' '],
+    query.get('cursor') && [h('button', { type: 'button', class: 'plain', onClick: () => go({ cursor: null }) },
+      'from the start'), ' '],
+    n > 0 && `${num(n)}${more(f.data) ? '; there are more' : ''}`,
+    f.every === Infinity && [', read ', h(Rel, { time: new Date(f.answered + clock.ahead).toISOString() })]);
 }
 
 // Acts on all that the filter selects and that wait.
 function Acts({ query, ask }) {
-  const order = Object.fromEntries(['topic', 'key', 'due_from', 'due_to'].map((name) => [name, query.get(name)])
-    .filter(([, value]) => value));
-  if (!Object.keys(order).length || ![live, 'waiting', 'ready'].includes(stateOf(query))) return null;
-  const typed = order.topic ?? order.key ?? 'all';
+  const given = ['topic', 'key', 'due_from', 'due_to'].map((name) => [name, query.get(name)])
+    .filter(([, value]) => value);
+  if (!given.length || ![live, 'waiting', 'ready'].includes(stateOf(query))) return null;
+  const typed = query.get('topic') || query.get('key') || 'all';
+  // Bounds stand still from the count on.
+  const bound = (name) => name.startsWith('due');
+  const order = () => Object.fromEntries(given.map(([name, value]) => [name, bound(name) ? moment(value) : value]));
+  const what = (words) => [h(Facts, { rows: Object.entries(order()).map(([name, value]) =>
+    [name.replace('_', ' '), bound(name) ? h(When, { time: value }) : h(Name, null, value)]) }),
+  h('p', null, words, ' So is what is pushed meanwhile and matches.')];
   return h('div', { class: 'acts' },
     h(Button, { onClick: () => bulk(ask, { title: 'Move all that match?', route: 'reschedule_many',
-      order: { ...order, shift: '0s' }, verb: 'Move', past: 'moved', typed,
-      more: h('p', null, 'Those that wait are moved, whatever state is shown.'),
+      order: { ...order(), shift: '0s' }, verb: 'Move', past: 'moved', typed, more: what('All that wait are moved.'),
+      again: 'Look at the list before you repeat it: what was moved would be moved once more.',
       form: h(Field, { label: 'By how much: 10m, 2h, -30m' },
         h('input', { name: 'shift', required: true, autocomplete: 'off' })) }) },
     'Move all…'), ' ',
-    h(Button, { kind: 'danger', onClick: () => bulk(ask, { title: 'Cancel all that match?', route: 'cancel_many', order,
-      verb: 'Cancel', past: 'canceled', typed, sure: true, kind: 'danger',
-      more: h('p', null, 'Those that wait are canceled, whatever state is shown.') }) }, 'Cancel all…'));
+    h(Button, { kind: 'danger', onClick: () => bulk(ask, { title: 'Cancel all that match?', route: 'cancel_many',
+      order: order(), verb: 'Cancel', past: 'canceled', typed, sure: true, kind: 'danger',
+      more: what('All that wait are canceled.') }) }, 'Cancel all…'));
+}
+
+// moment returns a bound as a time: a length of time counts from now on.
+function moment(text) {
+  const units = { w: 7 * D, d: D, h: H, m: M, s: S, ms: 1 }, parts = [...text.matchAll(/([\d.]+)(ms|[wdhms])/g)];
+  if (!parts.length || parts.map(([part]) => part).join('') !== text.replace(/^\+/, '')) return text;
+  return new Date(clock.now() + sum(parts.map(([, n, unit]) => n * units[unit]))).toISOString();
 }
 
 // What a search finds is what has the text as its id, its key or its topic.
@@ -83,9 +110,9 @@ export const foundFeeds = finds;
 
 export function Found({ feed, query }) {
   const all = finds(query).map((f) => feed(...f)), known = all.filter((f) => f.data).map((f) => f.data);
-  const problem = all.every((f) => f.problem) && all[0].problem;
   return h('div', null,
     h('div', { class: 'head' }, h('h1', null, 'Found for ', h(Name, null, query.get('text') ?? ''))),
-    problem && h(Notice, null, problem.message),
+    all.filter((f) => f.problem).map((f) => h(Notice, { key: Object.keys(f.query)[0] },
+      `By ${Object.keys(f.query)[0]} nothing is known: ${f.problem.message}`)),
     all.every((f) => f.data || f.problem) ? h(Everywhere, { all: known }) : h(Ghost));
 }

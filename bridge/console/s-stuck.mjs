@@ -55,8 +55,8 @@ function cells(g, may, ask) {
 // resume asks before it lets messages go, how many if that is known.
 export const resume = ({ name, count }) => ({
   title: ['Resume ', h(Name, null, name), '?'],
-  body: count === undefined ? 'What is due leaves at once.' : count === 1 ? '1 message is due, and leaves at once.'
-    : [h('b', null, num(count)), ' messages are due, and leave at once.'],
+  body: [count === undefined ? 'What is due leaves' : count === 1 ? '1 message is due, and leaves'
+    : [h('b', null, num(count)), ' messages are due, and leave'], ' at once, unless something else holds it back too.'],
   button: count === undefined ? 'Resume' : `Resume ${num(count)}`,
   go: async () => {
     const { in_effect } = await act('resume', { topic: name });

@@ -27,6 +27,7 @@ const (
 	maxPatternReads = 20
 	// listMost is how many messages of the store are looked at for one page, and listWithin how long.
 	listMost   = 10_000
+	groupMost  = 2000 // of a group of what is held
 	listWithin = 2 * time.Second
 )
 
@@ -255,14 +256,17 @@ func (o *Ops) fromGroup(ctx context.Context, word, name string, limit int, a *Me
 	group := held.Groups[at]
 	q := scheduler.Listing{Lane: group.Lane, States: []message.State{message.StateWaiting}}
 	if group.Lane == "" { // what consumers pull
-		q.Topic, q.To = name, message.CeilMilli(o.Now())
+		q.Pull, q.Topic, q.To = true, name, message.CeilMilli(o.Now())
 	}
-	found, next, read, err := o.Service.Listed(ctx, q, "", listMost, listMost)
-	a.Looked.Read, a.Looked.Whole = read, next == ""
-	for i := range found {
-		if group.Lane != "" || found[i].Pull {
-			page = append(page, record.Record{Info: found[i]})
-		}
+	type key struct{ word, name string }
+	read := func(ctx context.Context) (all waiting, err error) {
+		all.found, all.next, all.read, err = o.Service.Listed(ctx, q, "", groupMost, groupMost)
+		return all, err
+	}
+	all, err := o.waits.get(ctx, key{word, name}, viewsKeep, o.Timeout, read)
+	a.Looked.Read, a.Looked.Whole = all.read, all.next == ""
+	for i := range all.found {
+		page = append(page, record.Record{Info: all.found[i]})
 	}
 	slices.SortFunc(page, func(x, y record.Record) int {
 		return cmp.Or(cmp.Compare(x.Due, y.Due), x.UID.Compare(y.UID))
@@ -271,6 +275,13 @@ func (o *Ops) fromGroup(ctx context.Context, word, name string, limit int, a *Me
 		page, a.Looked.Whole = page[:limit], false
 	}
 	return page, group.Why, err
+}
+
+// waiting is what was read of a group.
+type waiting struct {
+	found []message.Info
+	next  string
+	read  int
 }
 
 // lives returns the messages under an id that are selected, live or remembered.

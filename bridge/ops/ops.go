@@ -64,6 +64,7 @@ type Ops struct {
 	outlooks kept[*scheduler.Outlook]
 	groups   kept[*HeldList]
 	causes   kept[*DeadGroups]
+	waits    kept[waiting]
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive

@@ -4,9 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -215,7 +219,7 @@ topics:
 	p.click(t, "Close")
 	p.sees(t, "orders.y is paused by 127.0.0.1, for ")
 	p.click(t, "Resume…")
-	p.sees(t, "Resume orders.y? What is due leaves at once.")
+	p.sees(t, "Resume orders.y? What is due leaves at once")
 	p.click(t, "Resume")
 	p.sees(t, "It is no longer paused.")
 	p.click(t, "Close")
@@ -228,6 +232,95 @@ topics:
 	if p.said() != "" {
 		t.Errorf("went wrong: %s", p.said())
 	}
+}
+
+// Acts on many say what they take, stand by their bounds, and tell how far they came when they are broken off.
+func TestConsole_ActsOnManySayWhatTheyDo(t *testing.T) {
+	t.Parallel()
+	d, _ := dev(t, "")
+	server := "http://" + d.Addr
+	var cut atomic.Bool
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: d.Addr})
+	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		r.Host = d.Addr
+		if strings.HasSuffix(r.URL.Path, "/v1/messages/reschedule") && cut.Load() { // all but the end comes
+			held := httptest.NewRecorder()
+			proxy.ServeHTTP(held, r)
+			_, _ = io.WriteString(w, `{"progress":{"looked":1,"matched":1,"done":1,"in_flight":0,"maybe_delivered":0,`+
+				`"ended":0,"failed":0}}`+"\n")
+			return
+		}
+		proxy.ServeHTTP(w, r)
+	}))
+	t.Cleanup(front.Close)
+	for _, delay := range []string{"30s", "50s", "70s", "1h"} {
+		post(t, server+"/v1/messages", map[string]any{"topic": "bound.a", "delay": delay, "body": "x", "key": "k"})
+	}
+	type listed struct{ Messages []known }
+	count := func(query string) int {
+		t.Helper()
+		return len(answer[listed](t, "GET", server+"/v1/messages?"+query, "").Messages)
+	}
+	p := open(t, front.URL+"/console#/messages?topic=bound.a&due_to=60s")
+	p.sees(t, "bound.a waiting")
+	p.fills(t, `.filters input[name="key"]`, "typed-and-not-shown")
+	p.click(t, "Cancel all…")
+	p.sees(t, "2 messages match. topic bound.a due to")
+	if text := evaluate[string](t, p, `document.querySelector("dialog").innerText`); strings.Contains(text, "key") {
+		t.Errorf("the dialog says %s", text)
+	}
+	lab.Eventually(t, patience, func() error { // the bound, counted from now, would take the third too by then
+		if n := count("topic=bound.a&state=waiting&due_to=60s"); n != 3 {
+			return fmt.Errorf("%d fall due within a minute", n)
+		}
+		return nil
+	})
+	p.fills(t, `dialog input[name="typed"]`, "bound.a")
+	p.click(t, "Cancel 2")
+	p.sees(t, "canceled 2")
+	p.click(t, "Close")
+	if n := count("topic=bound.a&state=waiting"); n != 2 {
+		t.Errorf("%d wait", n)
+	}
+
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/messages?key=k"`))
+	p.sees(t, "bound.a waiting")
+	p.click(t, "Move all…")
+	p.sees(t, "2 messages match. key k")
+	cut.Store(true)
+	p.fills(t, `dialog input[name="shift"]`, "1h")
+	p.click(t, "Move 2")
+	p.sees(t, "It was broken off: No instance answers this page. At least this was done by then.")
+	p.sees(t, "Look at the list before you repeat it: what was moved would be moved once more.")
+	p.sees(t, "moved 1")
+	p.click(t, "Close")
+
+	// Nothing that was not touched is changed: the line ends of a body, when it is requeued.
+	body := "a\r\nb\r\n"
+	post(t, server+"/v1/messages", map[string]any{"topic": "jobs.x", "id": "crlf", "delay": "0s", "deliver": "pull",
+		"body": body})
+	fails(t, server, "jobs.x", "dead", "no")
+	p.do(t, chromedp.Evaluate[chromedp.Void](fmt.Sprintf(`location.hash = "#/message?id=%s"`,
+		answer[known](t, "GET", server+"/v1/messages/crlf", "").UID)))
+	p.click(t, p.shows(t, "Requeue…"))
+	p.click(t, p.shows(t, "Requeue"))
+	p.sees(t, "It goes on as t-")
+	if m := answer[known](t, "GET", server+"/v1/messages/crlf?topic=jobs.x", ""); m.Body != body || m.State == "dead" {
+		t.Errorf("the requeued one is %s, with %q", m.State, m.Body)
+	}
+}
+
+// shows waits until a link or button has a text, and returns it.
+func (p *page) shows(t *testing.T, text string) string {
+	t.Helper()
+	lab.Eventually(t, patience, func() error {
+		if !evaluate[bool](t, p, fmt.Sprintf(
+			`[...document.querySelectorAll("a, button")].some((e) => e.textContent.trim() === %q)`, text)) {
+			return fmt.Errorf("nothing says %q", text)
+		}
+		return nil
+	})
+	return text
 }
 
 // What failed is requeued by its cause, while more of it die, and the result says what was done.

@@ -272,7 +272,7 @@ topics:
 	p.do(t, chromedp.EmulateViewport(320, 600), chromedp.Evaluate[chromedp.Void](`location.hash = "#/stuck"`))
 	p.sees(t, "82 messages are due and wait.")
 	p.click(t, "Resume…")
-	p.sees(t, "Resume mail.welcome? 41 messages are due, and leave at once.")
+	p.sees(t, "Resume mail.welcome? 41 messages are due, and leave at once, unless something else holds it back too.")
 	p.audit(t, 320, "light")
 	p.click(t, "Resume 41")
 	p.sees(t, "It is no longer paused.")

@@ -16,9 +16,9 @@ const (
 )
 
 // varies finds what differs between reasons of one cause: quoted values, UUIDs, uids, hexadecimal numbers of 8 digits
-// and more, and numbers.
-var varies = regexp.MustCompile(`"[^"]*"|'[^']*'|[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|t-[0-9a-z]{16}|` +
-	`[0-9a-fA-F]{8,}|[0-9]+`)
+// and more, and numbers. An apostrophe within a word, as in can't, quotes nothing.
+var varies = regexp.MustCompile(`"[^"]*"|(^|[^\pL\pN'])'[^']*'|` +
+	`[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|t-[0-9a-z]{16}|[0-9a-fA-F]{8,}|[0-9]+`)
 
 // Cause returns why a message ended, without what differs from message to message, which becomes #; and a name of that
 // cause, which is the same for all messages of its topic that ended so: the first 8 digits of the SHA-256 of topic,
@@ -30,7 +30,10 @@ func (i *Info) Cause() (name, text string) {
 }
 
 func causeText(reason string) string {
-	text := varies.ReplaceAllString(strings.ToValidUTF8(reason, ""), "#")
+	text, before := strings.ToValidUTF8(reason, ""), ""
+	for text != before { // each time there are fewer digits or quotes
+		text, before = varies.ReplaceAllString(text, "${1}#"), text
+	}
 	for len(text) > causeBytes {
 		_, size := utf8.DecodeLastRuneInString(text)
 		text = text[:len(text)-size]

@@ -12,6 +12,8 @@ func TestCause_IsTheSameForReasonsOfOneKind(t *testing.T) {
 		"# is gone":                   {"550e8400-e29b-41d4-a716-446655440000 is gone", "t-0w472j1w8008axqg is gone"},
 		"digest # differs":            {"digest deadbeefdead differs", "digest 00000000 differs", "digest 7 differs"},
 		"dial tcp #.#.#.#:#: refused": {"dial tcp 10.0.0.1:80: refused", "dial tcp 192.168.1.20:4222: refused"},
+		"can't connect, won't retry":  {"can't connect, won't retry"},
+		"can't parse #, won't retry":  {"can't parse 'a', won't retry", "can't parse 'b c', won't retry"},
 		"it's over":                   {"it's over"},
 		"":                            {"", "\xff"},
 		"#":                           {"12", `"a"`},

@@ -56,6 +56,10 @@ var browsePromises = []promise{
 		t.wantBrowsed(0, scheduler.Browse{Lane: "a"}, all[1], all[5])
 		t.wantBrowsed(0, scheduler.Browse{Lane: "c", From: all[4].Due, To: all[4].Due}, all[4])
 		t.wantBrowsed(0, scheduler.Browse{Lane: "none"})
+		pulled := Message(20, ForPull(), DueIn(time.Hour))
+		t.added(pulled)
+		t.wantBrowsed(0, scheduler.Browse{Pull: true}, pulled)
+		t.wantBrowsed(0, scheduler.Browse{Pull: true, To: Start.Add(time.Minute)})
 	}},
 	{name: "a message is shown as it stands, without headers and body", check: func(t *trial) {
 		m := t.take(Message(1, Named("order-1"), Keyed("k"), Headers("A", "b"), TTL(time.Minute), Priority(3),

@@ -89,13 +89,14 @@ func (s *Scheduler) readSpot(cursor string) (p spot, err error) {
 func (s *Scheduler) part(ctx context.Context, q *scheduler.Listing, at spot, limit int) (found []message.Info,
 	after string, err error) {
 	state := [...]message.State{message.StateWaiting, message.StateInFlight, message.StateInFlight, message.StateDead}
-	if len(q.States) > 0 && !slices.Contains(q.States, state[at.part]) || q.Lane != "" && at.part != listWaiting {
+	if len(q.States) > 0 && !slices.Contains(q.States, state[at.part]) ||
+		(q.Lane != "" || q.Pull) && at.part != listWaiting {
 		return nil, "", nil
 	}
 	if at.part == listInFlight || at.part == listLeased {
 		return s.outside(ctx, at, limit)
 	}
-	b := scheduler.Browse{Dead: at.part == listDead, Lane: q.Lane, After: at.after, Limit: limit}
+	b := scheduler.Browse{Dead: at.part == listDead, Lane: q.Lane, Pull: q.Pull, After: at.after, Limit: limit}
 	if b.From, b.To = q.From, q.To; b.Dead {
 		b.From, b.To = q.DiedFrom, q.DiedTo
 	}

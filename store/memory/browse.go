@@ -41,6 +41,8 @@ func (t *Timeline) Browse(ctx context.Context, n message.Bucket,
 			return
 		case q.Lane != "":
 			names[0] = q.Lane
+		case q.Pull:
+			names[0] = pullLane
 		case !q.Dead:
 			names = append(names, slices.Sorted(maps.Keys(b.lanes))...)
 			names = append(names, pullLane)

@@ -173,8 +173,11 @@ func (t *Redis) Browse(ctx context.Context, bucket message.Bucket, q scheduler.B
 	which, lowest, highest := "dead", int64(q.From), int64(q.To)
 	if !q.Dead {
 		which, lowest, highest = "", int64(q.From)<<8, message.ScoreNow(q.To)
-		if q.Lane != "" {
+		switch {
+		case q.Lane != "":
 			which = "lane:" + string(q.Lane)
+		case q.Pull:
+			which = "pull"
 		}
 	}
 	to := any("+inf")

@@ -1,6 +1,6 @@
 -- browse reads a page of an order, from a place in it. It writes nothing.
 -- KEYS due msg mark lanes dead pull
--- ARGV 1 'dead', 'lane:' and a lane, or '' for waiting messages: first in due, then in the lanes by
+-- ARGV 1 'dead', 'pull', 'lane:' and a lane, or '' for waiting messages: first in due, then in the lanes by
 --      name, then those for pull
 --      2 lowest score  3 highest, or '+inf'  4 limit  5 bytes (a page has at least one message)
 --      then the place of the last message of the previous page, '' for none: 6 its order ('due', 'dead', 'pull'
@@ -36,6 +36,8 @@ end
 local full = false
 if ARGV[1] == 'dead' then
   full = walk(DEAD, 'dead')
+elseif ARGV[1] == 'pull' then
+  full = walk(PULL, 'pull')
 elseif ARGV[1] ~= '' then
   full = walk(parked(string.sub(ARGV[1], 6)), ARGV[1])
 else
