@@ -43,6 +43,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Lag":             record.Lag{},
 		"Topics":          ops.Topics{},
 		"TopicCounts":     ops.TopicCounts{},
+		"TopicSettings":   ops.TopicSettings{},
 		"Pause":           scheduler.Pause{},
 		"Paused":          ops.Paused{},
 		"History":         ops.History{},

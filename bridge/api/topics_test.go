@@ -196,3 +196,33 @@ func TestPause_AndResumeSayWhatStands(t *testing.T) {
 	s.err = fmt.Errorf("pause: %w", scheduler.ErrTooManyPauses)
 	call(t, d, "POST", "/v1/topics/a/pause", "").want(t, 409, "too_many_pauses")
 }
+
+// The settings that apply stand with a topic: those of the first pattern that matches. Of a webhook only that it is.
+func TestTopics_HaveTheirSettings(t *testing.T) {
+	t.Parallel()
+	settings := &scheduler.Topics{}
+	settings.Set([]*scheduler.Topic{
+		{Pattern: "mail.*", Rate: 2.5, CatchUp: 1, TTL: time.Hour, Retry: message.Retry{Delays: []time.Duration{time.Minute}},
+			Partitions: 3, Drop: true, Dead: "dead.mail", Expired: "expired.mail"},
+		{Pattern: "mail.x", Rate: 9},
+		{Pattern: "jobs.>", Deliver: scheduler.DeliverPull, Lease: time.Minute, Serial: true},
+		{Pattern: "hooks.a", Deliver: scheduler.DeliverPull, Webhook: true},
+	}, message.Retry{})
+	d := open(t, func(c *api.Config) { c.Settings = settings })
+	for topic, want := range map[string]string{
+		"mail.x": `{"pattern":"mail.*","deliver":"mq","rate":2.5,"catch_up_rate":1,"retry":"1m","ttl":"1h0m0s",` +
+			`"core":"drop","partitions":3,"dead":"dead.mail","expired":"expired.mail"}`,
+		"jobs.a.b": `{"pattern":"jobs.>","deliver":"pull","lease":"1m0s","serial":true}`,
+		"hooks.a":  `{"pattern":"hooks.a","deliver":"webhook"}`,
+		"other":    "",
+	} {
+		call(t, d, "POST", "/v1/messages", `{"topic":"`+topic+`","delay":"1h"}`).want(t, 201, "")
+		for _, path := range []string{"/v1/topics/" + topic, "/v1/topics"} {
+			raw := call(t, d, "GET", path, "").want(t, 200, "").raw
+			if want != "" && !strings.Contains(raw, `"settings":`+want) || want == "" && strings.Count(raw, `"settings"`) !=
+				strings.Count(raw, `"pattern"`) {
+				t.Errorf("%s: %s\nwant %s", path, raw, want)
+			}
+		}
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"io"
 	"net/http/httptest"
+	"os"
 	"path"
 	"regexp"
 	"strings"
@@ -89,5 +90,25 @@ func TestServe_SaysWhetherAFileHasChanged(t *testing.T) {
 		if w.Code != c.code || c.code == 304 && w.Body.Len() > 0 {
 			t.Errorf("%s: %d with %d bytes", c.tag, w.Code, w.Body.Len())
 		}
+	}
+}
+
+// docs/console.md has a row for each screen of the navigation.
+func TestConsole_IsExplained(t *testing.T) {
+	t.Parallel()
+	main, ok := serve(t, "main.mjs", false)
+	page, err := os.ReadFile("../../docs/console.md")
+	if !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	row := regexp.MustCompile(`path: '\w+', title: '([^']+)',[^}]+key: '`)
+	screens := row.FindAllStringSubmatch(main.Body.String(), -1)
+	for _, s := range screens {
+		if !bytes.Contains(page, []byte("\n| "+s[1]+" |")) {
+			t.Errorf("docs/console.md has no row for %s", s[1])
+		}
+	}
+	if len(screens) != 8 {
+		t.Errorf("%d screens", len(screens))
 	}
 }

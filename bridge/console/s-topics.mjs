@@ -34,11 +34,12 @@ function Counts({ topics, cursor, paused, part, query, go, may, ask }) {
   }
   return [
     h(Table, { caption: 'topics', head: [['Topic'], ['Waiting', 'n'], ['Ready', 'n'], ['In flight', 'n'],
-      ['Leased', 'n'], ['Dead', 'n'], ['Held back'], ['Act', 'acts']],
+      ['Leased', 'n'], ['Dead', 'n'], ['Settings', 'wide'], ['Held back'], ['Act', 'acts']],
     rows: rows.map((t) => ({ key: t.topic, cells: [
       list({ topic: t.topic }, h(Name, null, t.topic)), ...[t.waiting, t.ready, t.in_flight - t.leased, t.leased]
         .map((n) => (n ? num(n) : '–')),
       t.dead ? list({ state: 'dead', topic: t.topic }, num(t.dead)) : '–',
+      t.settings ? h('small', null, settings(t)) : '–',
       t.why ? [h(Mark, { is: (reasons[t.why.word] ?? ['unsure'])[0] }),
         h('bdi', { class: 'detail' }, t.why.detail)] : '–',
       may && !held.has(t.topic) ? h(Button, { onClick: () => pause(ask, t.topic) }, 'Pause…') : '–'] })) }),
@@ -46,6 +47,13 @@ function Counts({ topics, cursor, paused, part, query, go, may, ask }) {
       && [h(Button, { onClick: () => go({ limit: '1000' }) }, 'More'), ' '],
     `${num(rows.length)}${cursor ? `; only the first ${num(topics.length)} by name are looked at` : ''}`)];
 }
+
+// settings are those that are set, and their pattern where that is not the topic.
+const settings = ({ topic, settings: { pattern, ...set } }) => [
+  pattern !== topic && [h(Name, null, pattern), ': '],
+  Object.entries(set).map(([name, value]) => `${name.replaceAll('_', ' ')}${value === true ? '' : ` ${value}`}`)
+    .join(', '),
+];
 
 // pause says how many fall due soon before it holds them back.
 async function pause(ask, topic) {

@@ -101,7 +101,8 @@ type Webhook struct {
 type TopicCount struct {
 	scheduler.TopicCount
 	// Why says why due messages wait, if they do.
-	Why message.Why `json:"why,omitzero"`
+	Why      message.Why    `json:"why,omitzero"`
+	Settings *TopicSettings `json:"settings,omitempty"`
 }
 
 // TopicCounts adds the pause that holds the topic back, or nil.

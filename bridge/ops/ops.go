@@ -22,6 +22,8 @@ type Config struct {
 	Intake interface {
 		Look(ctx context.Context, q WhyQuery) ([]WhyPush, []WhyPlace)
 	}
+	// Settings are those of topics; nil for none.
+	Settings *scheduler.Topics
 	// Webhooks tells how the targets of webhooks do; nil for none.
 	Webhooks func() []Webhook
 	// JournalMode is the journal's mode as in the settings, off, async or sync, for cluster. If empty, cluster omits it.

@@ -36,7 +36,8 @@ func (o *Ops) topics(ctx context.Context, _ *Caller, in *Page) (*Topics, error) 
 		return nil, err
 	}
 	for i := range counts {
-		a.Topics = append(a.Topics, TopicCount{TopicCount: counts[i], Why: parked[counts[i].Topic]})
+		a.Topics = append(a.Topics, TopicCount{TopicCount: counts[i], Why: parked[counts[i].Topic],
+			Settings: o.settingsOf(counts[i].Topic)})
 	}
 	pauses, err := o.Service.Pauses(ctx)
 	a.Paused = append(a.Paused, pauses...)
@@ -58,7 +59,8 @@ func (o *Ops) topic(ctx context.Context, _ *Caller, in *OneTopic) (*TopicCounts,
 	if err != nil {
 		return nil, err
 	}
-	a := &TopicCounts{TopicCount: TopicCount{TopicCount: count, Why: parked[in.Topic]}}
+	a := &TopicCounts{TopicCount: TopicCount{TopicCount: count, Why: parked[in.Topic],
+		Settings: o.settingsOf(in.Topic)}}
 	pauses, err := o.Service.Pauses(ctx)
 	for i := range pauses { // the topic's own pause, or else the first that matches
 		if p := &pauses[i]; p.Pattern == in.Topic || a.Paused == nil && scheduler.Matches(p.Pattern, in.Topic) {

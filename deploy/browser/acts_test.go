@@ -200,8 +200,9 @@ topics:
 	p.click(t, "Close")
 	p.sees(t, "Nothing was refused.")
 
-	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/topics"`))
+	p.do(t, chromedp.EmulateViewport(1360, 900), chromedp.Evaluate[chromedp.Void](`location.hash = "#/topics"`))
 	p.sees(t, "orders.x 1 ")
+	p.sees(t, "hooks.*: deliver webhook, retry 1h")
 	p.sees(t, "hooks.* http://127.0.0.1:1 ")
 	p.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector(".head input").value = "ders.y";
 		document.querySelector(".head input").dispatchEvent(new Event("input"))`))

@@ -225,7 +225,8 @@ func readerCan(t *testing.T, nc *nats.Conn) {
 		"rejects": `"rejects":`,
 		"reject":  "invalid_sequence",
 		"cluster": `"leader":{`,
-		"list":    "needs_journal", "history": "needs_journal", // the journal is off here
+		"list":    `"order":"bucket"`, // the journal is off here
+		"history": "needs_journal", "dead_groups": `"groups":[]`,
 	} {
 		asked(t, nc, "tarry.shop.read."+call, "", want)
 	}

@@ -232,7 +232,8 @@ func (a *App) wireHTTP() (err error) {
 	}
 	a.api, err = api.New(api.Config{
 		Config: ops.Config{
-			Service: a.instance, Webhooks: a.webhooks.View, Cluster: a.cluster, Clocks: a.health.clocksErr, Overview: a.overview,
+			Service: a.instance, Settings: a.topics, Webhooks: a.webhooks.View, Cluster: a.cluster,
+			Clocks: a.health.clocksErr, Overview: a.overview,
 			Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Version: a.options.Version,
 			Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),
