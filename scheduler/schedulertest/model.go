@@ -428,6 +428,7 @@ func (m *model) drain() {
 		term := m.terms[b]
 		m.step(fmt.Sprintf("sweep of bucket %d at last", b), func(tl scheduler.Timeline) string {
 			n, err := tl.Sweep(m.ctx, b, term, 0, wide, m.now)
+			m.looked(tl, b)
 			return fmt.Sprint(n, short(err))
 		}, false, nil)
 		names := namesOf(m.look(m.ref).lanes[b])

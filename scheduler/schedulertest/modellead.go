@@ -151,7 +151,9 @@ func (m *model) back(t *rapid.T, tune func(*scheduler.Back)) {
 	}
 	term := m.term(t, bucket)
 	m.step(fmt.Sprintf("return in %d under %d: %+v", bucket, term, back), func(tl scheduler.Timeline) string {
-		return short(tl.Return(m.ctx, bucket, term, back, m.now))
+		err := tl.Return(m.ctx, bucket, term, back, m.now)
+		m.looked(tl, bucket)
+		return short(err)
 	}, true, nil)
 }
 
@@ -209,7 +211,9 @@ func (m *model) sweep(t *rapid.T) {
 	}
 	m.counted(fmt.Sprintf("sweep %d of %d under %d, up to %d", limit, bucket, term, last), limit,
 		func(tl scheduler.Timeline) (int, error) {
-			return tl.Sweep(m.ctx, bucket, term, last, limit, m.now)
+			n, err := tl.Sweep(m.ctx, bucket, term, last, limit, m.now)
+			m.looked(tl, bucket)
+			return n, err
 		})
 }
 

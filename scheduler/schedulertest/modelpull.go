@@ -136,6 +136,20 @@ func (m *model) heard(tl scheduler.Timeline, bucket message.Bucket, look bool, e
 	}
 }
 
+// looked moves the timers of a bucket as the look does that instances take each second. A sweep and a return tell
+// nobody what begins earlier: only where a topic went over from NATS to pull can a message for NATS be given back, have
+// the later push of its name yield, and so let the next message of a key come.
+func (m *model) looked(tl scheduler.Timeline, bucket message.Bucket) {
+	if tl != m.real {
+		return
+	}
+	for _, topic := range topics {
+		want := scheduler.Want{Bucket: bucket, Topics: []scheduler.TopicWant{{Topic: topic}}}
+		next := tl.Ready(m.ctx, []scheduler.Want{want}, m.now)[0].Topics[0].Next
+		m.heard(tl, bucket, true, scheduler.Earlier{Topic: topic, Due: next})
+	}
+}
+
 // timely checks that no timer is later than when the next message of its topic is due.
 func (m *model) timely(what string) {
 	for bucket := range m.o.Buckets {
