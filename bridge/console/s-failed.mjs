@@ -19,7 +19,8 @@ export function Failed({ feed, who, ask, query, go, wide }) {
 
 function Lede({ groups, others = 0, looked }) {
   const n = sum(groups.map((g) => g.count)) + others, hour = sum(groups.map((g) => g.by_hour.at(-1)));
-  if (!n) return h('p', { class: 'note' }, 'Nothing is dead.');
+  if (!n) return h('p', { class: 'note' }, looked.whole ? 'Nothing is dead.'
+    : `Nothing among the first ${num(looked.read)} that were looked at; there are more.`);
   return h('p', { class: 'note' },
     h('b', null, num(n)), n === 1 ? ' is dead, of ' : ' are dead, of ',
     h('b', null, num(groups.length)), groups.length === 1 ? ' cause' : ' causes', others > 0 && ' and others',

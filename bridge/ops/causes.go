@@ -72,16 +72,14 @@ func (o *Ops) readCauses(ctx context.Context, in *DeadGroupsAsked) (*DeadGroups,
 	now := message.Milli(o.Now().UnixMilli())
 	q.DiedTo = min(cmp.Or(q.DiedTo, now), now)
 	a := &DeadGroups{Groups: []DeadGroup{}, To: q.DiedTo, Looked: WhyPlace{Place: "store"}}
-	short, stop := context.WithTimeout(ctx, listWithin)
-	defer stop()
-	found, next, read, err := o.Service.Listed(short, q, "", listMost, listMost)
-	if err != nil && (short.Err() == nil || ctx.Err() != nil) {
+	dead, err := o.listed(ctx, q, "", listMost, listMost)
+	if err != nil {
 		return nil, err
 	}
-	a.Looked.Read, a.Looked.Whole = read, next == "" && err == nil
+	a.Looked.Read, a.Looked.Whole = dead.read, dead.next == ""
 	at := map[string]int{}
-	for i := range found {
-		m := &found[i]
+	for i := range dead.found {
+		m := &dead.found[i]
 		cause, text := m.Cause()
 		place, known := at[cause]
 		if !known {

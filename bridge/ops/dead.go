@@ -72,14 +72,14 @@ func (o *Ops) dead(ctx context.Context, _ *Caller, in *DeadList) (*MessageList, 
 	if err != nil {
 		return nil, err
 	}
-	page, next, _, err := o.Service.Listed(ctx, q, after, in.limit(), listMost)
+	page, err := o.listed(ctx, q, after, in.limit(), listMost)
 	if errors.Is(err, scheduler.ErrBadCursor) { // forged, or made when the number of buckets was another
 		err = badCursor(*in.Cursor)
 	}
-	a := &MessageList{Messages: []Info{}, Cursor: seal(listDead, mark, next)}
-	for i := range page {
-		page[i].Headers, page[i].Body = nil, nil
-		a.Messages = append(a.Messages, InfoOf(&page[i]))
+	a := &MessageList{Messages: []Info{}, Cursor: seal(listDead, mark, page.next)}
+	for i := range page.found {
+		page.found[i].Headers, page.found[i].Body = nil, nil
+		a.Messages = append(a.Messages, InfoOf(&page.found[i]))
 	}
 	return a, err
 }

@@ -145,6 +145,7 @@ func (o *Ops) list(ctx context.Context, by *Caller, in *List) (*MessageList, err
 		page, why, err = o.fromGroup(ctx, *in.Held, *in.Name, l.Limit, a)
 	case o.Journal != nil:
 		page, err = o.fromJournal(ctx, in, &l, a)
+		err = Unanswered("journal", err)
 	default:
 		page, err = o.fromStore(ctx, by, in, &l, a)
 	}
@@ -218,16 +219,12 @@ func (o *Ops) fromStore(ctx context.Context, by *Caller, in *List, l *listing, a
 	}
 	var found []message.Info
 	if l.ID == "" {
-		var next string
-		call, stop := context.WithTimeout(ctx, listWithin)
-		defer stop()
-		found, next, a.Looked.Read, err = o.Service.Listed(call, q, after, l.Limit, listMost)
-		if call.Err() != nil && ctx.Err() == nil && next != "" && next != after {
-			err = nil // it came further: the next page goes on
-		} else if errors.Is(err, scheduler.ErrBadCursor) {
+		var part stored
+		if part, err = o.listed(ctx, q, after, l.Limit, listMost); errors.Is(err, scheduler.ErrBadCursor) {
 			err = badCursor(*in.Cursor)
 		}
-		a.Looked.Whole, a.Cursor = next == "" && after == "", seal(listStored, l.mark, next)
+		found, a.Looked.Read = part.found, part.read
+		a.Looked.Whole, a.Cursor = part.next == "" && after == "", seal(listStored, l.mark, part.next)
 	} else {
 		found, err = o.lives(ctx, by, &q, l.ID)
 		a.Looked.Read = len(found)
@@ -259,10 +256,7 @@ func (o *Ops) fromGroup(ctx context.Context, word, name string, limit int, a *Me
 		q.Pull, q.Topic, q.To = true, name, message.CeilMilli(o.Now())
 	}
 	type key struct{ word, name string }
-	read := func(ctx context.Context) (all waiting, err error) {
-		all.found, all.next, all.read, err = o.Service.Listed(ctx, q, "", groupMost, groupMost)
-		return all, err
-	}
+	read := func(ctx context.Context) (stored, error) { return o.listed(ctx, q, "", groupMost, groupMost) }
 	all, err := o.waits.get(ctx, key{word, name}, viewsKeep, o.Timeout, read)
 	a.Looked.Read, a.Looked.Whole = all.read, all.next == ""
 	for i := range all.found {
@@ -277,11 +271,24 @@ func (o *Ops) fromGroup(ctx context.Context, word, name string, limit int, a *Me
 	return page, group.Why, err
 }
 
-// waiting is what was read of a group.
-type waiting struct {
+// stored is a part of what the store has: those found among the first so many that were read, and where it goes on,
+// which is empty at the end.
+type stored struct {
 	found []message.Info
 	next  string
 	read  int
+}
+
+// listed reads a part of what the store has, within listWithin. What it read until then is the part; where the store
+// gave nothing, that is an error, since nobody could tell it from having nothing.
+func (o *Ops) listed(ctx context.Context, q scheduler.Listing, cursor string, limit, most int) (s stored, err error) {
+	short, stop := context.WithTimeout(ctx, listWithin)
+	defer stop()
+	s.found, s.next, s.read, err = o.Service.Listed(short, q, cursor, limit, most)
+	if s.read > 0 && short.Err() != nil && ctx.Err() == nil {
+		err = nil
+	}
+	return s, err
 }
 
 // lives returns the messages under an id that are selected, live or remembered.

@@ -66,7 +66,7 @@ type Ops struct {
 	outlooks kept[*scheduler.Outlook]
 	groups   kept[*HeldList]
 	causes   kept[*DeadGroups]
-	waits    kept[waiting]
+	waits    kept[stored]
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive
@@ -104,7 +104,7 @@ func (o *Ops) Table() []*Operation {
 		op("resume", "admin", "POST /v1/topics/{topic}/resume", RightOperate, "a pause or a resume", o.resume),
 		op("", "", "GET /v1/topics/{topic}/leases", RightRead, "a list", o.leases).asks("store"),
 
-		op("list", "read", "GET /v1/messages", RightRead, "a list", o.list).asks("journal"),
+		op("list", "read", "GET /v1/messages", RightRead, "a list", o.list).asks("store"),
 		op("history", "read", "GET /v1/messages/{id}/history", RightLook, "a look-up",
 			o.history).asks("journal").needs(o.Journaled),
 		op("held", "read", "GET /v1/held", RightRead, "what is held back", o.held).asks("store"),

@@ -254,7 +254,8 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		},
 		"dead": {
 			"dead list", "dead list --limit 2", "dead list --topic orders.> --all", "dead list --topic nothing",
-			"dead groups", "dead groups --topic nothing", "dead list --topic ''", "dead list --limit 0", "dead list --cursor x",
+			"dead groups", "dead groups --topic nothing", "dead groups --topic late",
+			"dead list --topic ''", "dead list --limit 0", "dead list --cursor x",
 			"dead requeue order-7131", "dead requeue order-7131 --delay 1h --body mended --header X-A=1",
 			"dead requeue nobody", "dead requeue waits", "dead requeue down",
 			"dead requeue lost",

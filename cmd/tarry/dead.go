@@ -79,8 +79,12 @@ messages of one with --cause.`,
 }
 
 func causesText(t clock, l *ops.DeadGroups) string {
-	if len(l.Groups) == 0 {
+	part := fmt.Sprintf("the first %d that are dead were looked at; there are more", l.Looked.Read)
+	switch {
+	case len(l.Groups) == 0 && l.Looked.Whole:
 		return "nothing is dead"
+	case len(l.Groups) == 0:
+		return "nothing of this is among those looked at: " + part
 	}
 	rows := [][]string{{"COUNT", "CAUSE", "TOPIC", "LAST", "REASON"}}
 	for i := range l.Groups {
@@ -97,7 +101,7 @@ func causesText(t clock, l *ops.DeadGroups) string {
 		text += fmt.Sprintf("\nand %d of other causes", l.Others)
 	}
 	if !l.Looked.Whole {
-		text += fmt.Sprintf("\nthe first %d were looked at; there are more", l.Looked.Read)
+		text += "\n" + part
 	}
 	return text
 }
