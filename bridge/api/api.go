@@ -124,6 +124,9 @@ func New(cfg Config) (*Server, error) {
 	if cfg.Overview == nil {
 		cfg.Overview = func(context.Context) ops.Overview { return ops.Overview{Conditions: []ops.Condition{}} }
 	}
+	if cfg.Hour == nil {
+		cfg.Hour = func(context.Context) (ops.Hour, error) { return ops.Hour{}, ops.ErrUnreachable }
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -24,6 +24,7 @@ var overHTTPAlone = map[string]string{
 	"POST /v1/messages/{id}/release": "likewise",
 	"GET /livez":                     "of one instance, for a probe",
 	"GET /readyz":                    "likewise",
+	"GET /v1/series":                 "who has NATS has Prometheus, or the sums of read.overview",
 	"GET /v1/me":                     "of a token; on NATS the permissions of a user say what it may do",
 }
 

@@ -83,7 +83,7 @@ func openTopics(t testing.TB, topics *scheduler.Topics, change ...func(*api.Conf
 	})
 	d := &door{timeline: timeline, log: &syncBuffer{}}
 	cfg := api.Config{Config: ops.Config{Service: instance{heart, leader}, Cluster: &cluster{}, Namespace: "test",
-		Log: zerolog.New(d.log), Instance: "one", Version: "v1.2.3"},
+		Log: zerolog.New(d.log), Instance: "one", Version: "v1.2.3", Hour: hour},
 		Gatherer: registry, Registerer: registry, Hosts: []string{"example.com", "a"}}
 	for _, f := range change {
 		f(&cfg)
@@ -384,4 +384,13 @@ func eventually(t testing.TB, check func() error) {
 
 func hourly(fields string) string {
 	return fmt.Sprintf(`{"topic":"orders.created","delay":"1h"%s}`, fields)
+}
+
+// hour is one in which a message came and one left, late.
+func hour(context.Context) (ops.Hour, error) {
+	some, none := []int{1, 0}, []int{0, 0}
+	return ops.Hour{Series: ops.Series{From: later, StepMS: 60_000, Late: some, P50MS: []float64{1500, 0},
+		P99MS: []float64{1990, 0}, Instances: []ops.SeriesOf{{Instance: "one", Since: later}}, Missing: []string{"two"},
+		Flows: ops.Flows{Accepted: some, Delivered: some, Canceled: none, Expired: none, Dead: none, Rejected: none}},
+		Sum: ops.LastHour{Accepted: 1, Delivered: 1, Late: 1, P50MS: 1500, P99MS: 1990}}, nil
 }

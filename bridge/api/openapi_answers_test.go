@@ -68,6 +68,7 @@ var (
 			[]error{ops.ErrNoRejects, ops.ErrUnknownReject, ops.ErrIncompleteReject}),
 		"GET /v1/me":          nil, // it asks nothing
 		"GET /v1/overview":    nil, // what fails is a condition
+		"GET /v1/series":      {ops.ErrUnreachable, context.DeadlineExceeded, errElse},
 		"GET /v1/held":        away,
 		"GET /v1/dead/groups": away,
 		"GET /v1/cluster":     {ops.ErrUnreachable, errElse},

@@ -61,6 +61,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Me":              ops.Me{},
 		"Overview":        ops.Overview{},
 		"Condition":       ops.Condition{},
+		"Series":          ops.Series{},
 		"Instance":        ops.Instance{},
 		"Ready":           ops.Ready{},
 		"Reject":          ops.Rejected{},

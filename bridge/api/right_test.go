@@ -200,6 +200,7 @@ var askedOf = []askedRoute{
 	{"POST", "/v1/redeliver", `{"since":"1h"}`, []string{"ops", "all"}},
 	{"GET", "/v1/cluster", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/overview", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/series", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/held", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/dead/groups", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/me", "", []string{"shop", "watch", "ops", "all", "puller"}},

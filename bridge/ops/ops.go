@@ -32,6 +32,8 @@ type Config struct {
 	Checks func(ctx context.Context) []Check
 	// Overview reads how all does, its conditions the worst first.
 	Overview func(ctx context.Context) Overview
+	// Hour reads how the last hour went on all instances.
+	Hour func(ctx context.Context) (Hour, error)
 	// Clocks returns an error while no majority of clocks votes, for cluster. nil returns none.
 	Clocks func() error
 
@@ -67,6 +69,7 @@ type Ops struct {
 	groups   kept[*HeldList]
 	causes   kept[*DeadGroups]
 	waits    kept[stored]
+	hours    kept[*Hour]
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive
@@ -124,6 +127,7 @@ func (o *Ops) Table() []*Operation {
 		op("why", "read", "GET /v1/why", RightLook, "a look-up", o.why),
 		op("", "", "GET /v1/me", RightNone, "a look-up", o.me),
 		op("overview", "read", "GET /v1/overview", RightRead, "a look-up", o.overview),
+		op("", "", "GET /v1/series", RightRead, "how the last hour went", o.series).asks("election"),
 		op("cluster", "read", "GET /v1/cluster", RightRead, "a look-up", o.cluster),
 		op("resign", "admin", "POST /v1/cluster/resign", RightOperate, "a resign", o.resign),
 		op("forget", "admin", "DELETE /v1/cluster/instances/{instance}", RightOperate, "a forget", o.forget),

@@ -80,6 +80,7 @@ type Overview struct {
 	Intake   *IntakeCounts  `json:"intake,omitempty"`
 	Journal  JournalState   `json:"journal"`
 	Clocks   ClockState     `json:"clocks"`
+	LastHour *LastHour      `json:"last_hour,omitempty"`
 }
 
 // MessageCounts counts messages by state. Leased ones are in flight.
@@ -117,6 +118,9 @@ func (o *Ops) overview(ctx context.Context, _ *Caller, _ *Nothing) (*Overview, e
 	a.Conditions = append([]Condition{}, a.Conditions...) // none is a list too
 	a.Namespace, a.Instance, a.Level = o.Namespace, o.Instance, LevelWell
 	a.AsOf, a.Journal.Mode = cmp.Or(a.AsOf, message.Milli(o.Now().UnixMilli())), cmp.Or(o.JournalMode, "off")
+	if h, err := o.hour(ctx); err == nil {
+		a.LastHour = &h.Sum
+	}
 	if len(a.Conditions) > 0 && a.Conditions[0].Level != LevelNote {
 		a.Level = a.Conditions[0].Level
 	}

@@ -58,6 +58,10 @@ func overviewText(t clock, o *ops.Overview) string {
 		}
 		b.WriteByte('\n')
 	}
+	if h := o.LastHour; h != nil {
+		fmt.Fprintf(&b, "in the last hour %d accepted, %d delivered (%d late), %d canceled, %d expired, %d dead\n",
+			h.Accepted, h.Delivered, h.Late, h.Canceled, h.Expired, h.Dead)
+	}
 	if o.Leader != nil {
 		fmt.Fprintf(&b, "%s leads, %d of %d instances could\n", o.Leader.Instance, o.Healthy, o.Instances)
 	}

@@ -52,7 +52,8 @@ func newPulls(reg prometheus.Registerer) *pulls {
 			Help:    "Time from due until a message was leased to a poll that waited for it.",
 			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 14)}),
 	}
-	for _, how := range slices.Sorted(maps.Values(endedHow)) { // a series from the start shows its first increase too
+	// A series that exists from the start shows its first increase too.
+	for _, how := range append(slices.Sorted(maps.Values(endedHow)), usedUp) {
 		m.leasesEnded.WithLabelValues(how)
 	}
 	return m

@@ -153,10 +153,17 @@ func (s *Consumers) SettleIn(ctx context.Context, bucket message.Bucket,
 var endedHow = map[scheduler.Verb]string{scheduler.Ack: "acked", scheduler.Nack: "sent_back", scheduler.Bury: "buried",
 	scheduler.Release: "released"}
 
+// usedUp is the word for a message that was sent back once too often, and so died.
+const usedUp = "used_up"
+
 // settled counts leases that ended.
 func (m *pulls) settled(items []scheduler.Settle, settled []scheduler.Settled) {
 	for i := range settled {
-		if how := endedHow[items[i].Verb]; how != "" && settled[i].Code == scheduler.SettleDone {
+		how := endedHow[items[i].Verb]
+		if items[i].Verb == scheduler.Nack && settled[i].Info.State == message.StateDead {
+			how = usedUp
+		}
+		if how != "" && settled[i].Code == scheduler.SettleDone {
 			m.leasesEnded.WithLabelValues(how).Inc()
 		}
 	}

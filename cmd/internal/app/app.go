@@ -50,6 +50,7 @@ type App struct {
 	requests  *request.Service
 	nudge     *request.Nudge
 	resign    *request.Resign
+	others    *request.Peers
 	pauses    *request.Pauses
 	natsClock *intake.ClockSampler
 	scheduler *steer.Scheduler
@@ -72,6 +73,7 @@ type App struct {
 	pulled     seeds.Stats
 	health     *health
 	figures    *figures
+	pace       *pace
 	viewing    viewing
 	same       *sameStore
 	recovery   *journal.Recovery
@@ -114,7 +116,7 @@ func join(o *opened) (a *App, err error) {
 			return nil, err
 		}
 	}
-	a.registry.MustRegister(newBacklog(a.figures), newChecks(a.health))
+	a.registry.MustRegister(newChecks(a.health))
 	return a, nil
 }
 
@@ -215,6 +217,10 @@ func (a *App) wireElection() (err error) {
 		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Log: a.log,
 	})
 	a.cluster = &cluster{ask: a.resign.Ask}
+	a.pace = &pace{a: a, gather: a.registry}
+	a.others = request.NewPeers(request.PeersConfig{
+		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Tell: a.pace.tell, Log: a.log,
+	})
 	if a.node, a.race, err = a.elect(); err != nil {
 		return fmt.Errorf("build election: %w", err)
 	}
@@ -230,10 +236,12 @@ func (a *App) wireHTTP() (err error) {
 	if err != nil {
 		return err
 	}
+	figures := prometheus.NewRegistry() // what it has asks the store, for those who scrape
+	figures.MustRegister(newBacklog(a.figures))
 	a.api, err = api.New(api.Config{
 		Config: ops.Config{
 			Service: a.instance, Settings: a.topics, Webhooks: a.webhooks.View, Cluster: a.cluster,
-			Clocks: a.health.clocksErr, Overview: a.overview,
+			Clocks: a.health.clocksErr, Overview: a.overview, Hour: a.pace.hour,
 			Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Version: a.options.Version,
 			Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),
@@ -246,7 +254,7 @@ func (a *App) wireHTTP() (err error) {
 		HeaderLimit: int(a.cfg.HTTP.HeaderLimit), HeaderTimeout: a.cfg.HTTP.HeaderTimeout,
 		ReadTimeout: a.cfg.HTTP.ReadTimeout, IdleTimeout: a.cfg.HTTP.IdleTimeout,
 		Connections: a.cfg.HTTP.Connections,
-		Console:     a.cfg.HTTP.Console, Gatherer: a.registry, Registerer: a.registry,
+		Console:     a.cfg.HTTP.Console, Gatherer: prometheus.Gatherers{a.registry, figures}, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build http: %w", err)
@@ -325,6 +333,8 @@ func (a *App) Run(ctx context.Context) (err error) {
 	start("nudge", a.nudge.Run)
 	start("resign", func(ctx context.Context) error { return a.resign.Run(ctx, a.resignHere) })
 	start("pauses", a.pauses.Run)
+	start("peers", a.others.Run)
+	start("pace", a.pace.run)
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
 	start("health of the journal", a.health.runJournal)

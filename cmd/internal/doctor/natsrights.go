@@ -15,8 +15,8 @@ import (
 func (s *natsSeen) rights(ctx context.Context) {
 	ns := s.cfg.Namespace
 	var heard []string
-	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".api.push",
-		"tarry." + ns + ".read.list", "$SRV.PING", "$JS.EVENT.ADVISORY.STREAM.*.*"} {
+	for _, subject := range []string{"tarry." + ns + ".nudge", "tarry." + ns + ".resign", "tarry." + ns + ".peers",
+		"tarry." + ns + ".api.push", "tarry." + ns + ".read.list", "$SRV.PING", "$JS.EVENT.ADVISORY.STREAM.*.*"} {
 		if err := s.maySubscribe(ctx, subject); errors.Is(err, nats.ErrPermissionViolation) {
 			heard = append(heard, subject)
 		} else if err != nil {

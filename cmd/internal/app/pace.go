@@ -1,0 +1,252 @@
+package app
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// pace keeps how the last hour went on this instance, minute by minute, from the counters that its metrics have. It
+// looks at them once a minute, and when somebody asks.
+type pace struct {
+	a      *App
+	gather prometheus.Gatherer // of what is in memory
+
+	mu     sync.Mutex
+	own    counted
+	last   tally    // what the counters said
+	minute int64    // of the last look
+	others []string // the other instances, when they were last known
+}
+
+// counted is what an instance counted, and since when.
+type counted struct {
+	Since   message.Milli   `json:"since"`
+	Minutes map[int64]tally `json:"minutes"` // by their number since 1970
+	Bounds  []float64       `json:"bounds"`  // of lateness, in seconds
+}
+
+// tally is what was counted: what became of messages, as ops.Flows has it, and how late they left, by bucket.
+type tally struct {
+	Flows    [flows]uint64 `json:"flows"`
+	Lateness []uint64      `json:"lateness"`
+}
+
+const (
+	accepted = iota
+	delivered
+	canceled
+	expired
+	dead
+	rejected
+	flows
+)
+
+// paceOf names the counters of each flow, and the value of their label where only one counts.
+var paceOf = map[string]map[string]int{
+	"tarry_accepted_total":        {"": accepted},
+	"tarry_delivered_total":       {"": delivered},
+	"tarry_leases_ended_total":    {"acked": delivered, "buried": dead, "used_up": dead},
+	"tarry_cancels_total":         {"canceled": canceled, "maybe_delivered": canceled},
+	"tarry_expired_total":         {"": expired},
+	"tarry_dead_total":            {"": dead},
+	"tarry_intake_rejected_total": {"": rejected},
+}
+
+const (
+	paceMinutes = 60
+	paceStep    = int64(time.Minute / time.Millisecond)
+	paceWhat    = "pace" // how other instances ask for it
+	lateBy      = 1.0    // seconds
+)
+
+// run looks at the end of each minute.
+func (p *pace) run(ctx context.Context) error {
+	p.look()
+	for {
+		left := paceStep - int64(p.a.clock.Milli())%paceStep
+		if scheduler.Sleep(ctx, time.Duration(left)*time.Millisecond) != nil {
+			return nil
+		}
+		p.look()
+	}
+}
+
+// look adds what was counted since the last look to the minute of that one. It returns all that was counted, and the
+// minute in which it looked.
+func (p *pace) look() (counted, int64) {
+	families, err := p.gather.Gather()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := p.a.clock.Milli()
+	if p.own.Minutes == nil {
+		p.own.Since, p.own.Minutes, p.minute = at, map[int64]tally{}, int64(at)/paceStep
+	}
+	if now := (tally{}); err == nil { // else the next look has it
+		p.own.Bounds = nil
+		for _, f := range families {
+			p.own.Bounds = append(p.own.Bounds, now.count(f)...)
+		}
+		p.own.Minutes[p.minute] = p.own.Minutes[p.minute].plus(&now, 1).plus(&p.last, -1)
+		p.last = now
+	}
+	p.minute = int64(at) / paceStep
+	maps.DeleteFunc(p.own.Minutes, func(minute int64, _ tally) bool { return minute <= p.minute-paceMinutes })
+	all := p.own
+	all.Minutes = maps.Clone(all.Minutes)
+	return all, p.minute
+}
+
+// count adds what a metric counts. It returns the bounds of lateness if it is that.
+func (t *tally) count(f *dto.MetricFamily) (bounds []float64) {
+	of := paceOf[f.GetName()]
+	for _, m := range f.GetMetric() {
+		if h := m.GetHistogram(); f.GetName() == "tarry_lateness_seconds" {
+			below := uint64(0)
+			for _, b := range h.GetBucket() {
+				t.Lateness = append(t.Lateness, b.GetCumulativeCount()-below)
+				bounds = append(bounds, b.GetUpperBound())
+				below = b.GetCumulativeCount()
+			}
+			t.Lateness = append(t.Lateness, h.GetSampleCount()-below)
+		}
+		flow, counts := of[""]
+		for _, label := range m.GetLabel() {
+			if one, is := of[label.GetValue()]; is {
+				flow, counts = one, true
+			}
+		}
+		if counts {
+			t.Flows[flow] += uint64(m.GetCounter().GetValue())
+		}
+	}
+	return bounds
+}
+
+// plus returns the sum of two tallies or, with -1, their difference.
+func (t tally) plus(other *tally, sign int) tally {
+	for i, n := range other.Flows {
+		t.Flows[i] += uint64(sign) * n
+	}
+	t.Lateness = append(slices.Clone(t.Lateness), make([]uint64, max(len(other.Lateness)-len(t.Lateness), 0))...)
+	for i, n := range other.Lateness {
+		t.Lateness[i] += uint64(sign) * n
+	}
+	return t
+}
+
+// tell returns what another instance asks for.
+func (p *pace) tell(what string) any {
+	if what != paceWhat {
+		return nil
+	}
+	all, _ := p.look()
+	return all
+}
+
+// known returns the other instances, as they were last known if the election does not answer.
+func (p *pace) known(ctx context.Context) ([]string, error) {
+	info, err := p.a.cluster.Cluster(ctx)
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if err == nil {
+		p.others = []string{}
+		for _, i := range info.Instances {
+			if i.Instance != p.a.cfg.Instance && i.Role != ops.RoleGone {
+				p.others = append(p.others, i.Instance)
+			}
+		}
+	} else if p.others == nil {
+		return nil, fmt.Errorf("list the instances: %w", err)
+	}
+	return p.others, nil
+}
+
+// hour tells how the last hour went on all instances.
+func (p *pace) hour(ctx context.Context) (h ops.Hour, err error) {
+	own, last := p.look()
+	others, err := p.known(ctx)
+	if err != nil {
+		return h, err
+	}
+	minutes, begin := make([]tally, paceMinutes), last-paceMinutes+1
+	sum := func(instance string, told *counted) {
+		for minute, t := range told.Minutes {
+			if at := minute - begin; at >= 0 && at < paceMinutes {
+				minutes[at] = minutes[at].plus(&t, 1)
+			}
+		}
+		h.Instances = append(h.Instances, ops.SeriesOf{Instance: instance, Since: told.Since})
+	}
+	sum(p.a.cfg.Instance, &own)
+	h.Missing, _ = p.a.others.Ask(ctx, paceWhat, others, func(instance string, text json.RawMessage) error {
+		told := &counted{}
+		if err := json.Unmarshal(text, told); err != nil {
+			return fmt.Errorf("read what it counted: %w", err)
+		}
+		if !slices.Equal(told.Bounds, own.Bounds) {
+			return errors.New("it counts lateness otherwise") // another version
+		}
+		sum(instance, told)
+		return nil
+	})
+	h.From, h.StepMS = message.Milli(begin*paceStep), paceStep
+	total := tally{}
+	for _, t := range minutes {
+		total = total.plus(&t, 1)
+		for flow, list := range []*[]int{&h.Accepted, &h.Delivered, &h.Canceled, &h.Expired, &h.Dead, &h.Rejected} {
+			*list = append(*list, int(t.Flows[flow]))
+		}
+		n, p50, p99 := t.late(own.Bounds)
+		h.Late, h.P50MS, h.P99MS = append(h.Late, n), append(h.P50MS, p50), append(h.P99MS, p99)
+	}
+	n, p50, p99 := total.late(own.Bounds)
+	f := func(flow int) int { return int(total.Flows[flow]) }
+	h.Sum = ops.LastHour{Accepted: f(accepted), Delivered: f(delivered), Late: n, Canceled: f(canceled),
+		Expired: f(expired), Dead: f(dead), Rejected: f(rejected), P50MS: p50, P99MS: p99}
+	return h, nil
+}
+
+// late returns how many left late, and within how many ms half and 99 of 100 left.
+func (t *tally) late(bounds []float64) (n int, p50, p99 float64) {
+	all := uint64(0)
+	for i, count := range t.Lateness {
+		all += count
+		if i >= len(bounds) || bounds[i] > lateBy {
+			n += int(count)
+		}
+	}
+	return n, t.within(bounds, float64(all)*.5), t.within(bounds, float64(all)*.99)
+}
+
+// within returns within how many ms so many left, as if those of a bucket were spread evenly in it, as Prometheus does.
+// What is later than the last bound counts as at it.
+func (t *tally) within(bounds []float64, wanted float64) float64 {
+	low := 0.0
+	for i, count := range t.Lateness {
+		n := float64(count)
+		switch {
+		case wanted == 0:
+			return 0
+		case i == len(bounds):
+			return low * 1000
+		case n >= wanted:
+			return math.Round((low+(bounds[i]-low)*wanted/n)*1e4) / 10
+		}
+		wanted, low = wanted-n, bounds[i]
+	}
+	return 0
+}

@@ -1,0 +1,26 @@
+package app
+
+import "testing"
+
+func TestTally_LateIsAsPrometheusSays(t *testing.T) {
+	t.Parallel()
+	bounds := []float64{.001, .002, 1, 10}
+	for name, c := range map[string]struct {
+		lateness []uint64
+		late     int
+		p50, p99 float64
+	}{
+		"none":                    {nil, 0, 0, 0},
+		"half and half":           {[]uint64{50, 50, 0, 0, 0}, 0, 1, 2},
+		"all in one":              {[]uint64{0, 100, 0, 0, 0}, 0, 1.5, 2},
+		"a second is not late":    {[]uint64{0, 0, 1, 0, 0}, 0, 501, 990},
+		"one of two":              {[]uint64{1, 0, 0, 1, 0}, 1, 1, 9820},
+		"later than all bounds":   {[]uint64{0, 0, 0, 0, 7}, 7, 10000, 10000},
+		"of a daemon without any": {[]uint64{0, 0, 0, 0, 0}, 0, 0, 0},
+	} {
+		tally := tally{Lateness: c.lateness}
+		if n, p50, p99 := tally.late(bounds); n != c.late || p50 != c.p50 || p99 != c.p99 {
+			t.Errorf("%s: %d late, half within %v ms, 99 of 100 within %v", name, n, p50, p99)
+		}
+	}
+}
