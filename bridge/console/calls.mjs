@@ -5,6 +5,7 @@ const api = new URL('../v1/', import.meta.url);
 export const routes = {
   me: 'GET /v1/me',
   overview: 'GET /v1/overview',
+  series: 'GET /v1/series',
   forecast: 'GET /v1/forecast',
   held: 'GET /v1/held',
   topics: 'GET /v1/topics',

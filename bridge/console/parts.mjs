@@ -34,7 +34,7 @@ export const sum = (list) => list.reduce((a, b) => a + b, 0);
 // span says a length of time in at most two units: 4m 12s, 3h 05m, 12d 4h.
 export function span(ms) {
   const v = Math.abs(ms), two = (n) => String(Math.floor(n)).padStart(2, '0');
-  if (v < S) return `${Math.round(v)}ms`;
+  if (v < S) return `${v < 10 ? +v.toFixed(1) : Math.round(v)}ms`;
   if (v < M) return `${Math.floor(v / S)}s`;
   if (v < H) return `${Math.floor(v / M)}m ${two(v % M / S)}s`;
   if (v < D) return `${Math.floor(v / H)}h ${two(v % H / M)}m`;

@@ -1,10 +1,10 @@
-// Overview: is it well and, if not, why; what comes in the next hour; what is held here.
+// Overview: is it well and, if not, why; what left in the last hour and what comes in the next one; what is held here.
 import { h } from './vendor/preact.mjs';
-import { at, link, M, Mark, Name, num, Notice, Rel, S, span, sum } from './parts.mjs';
-import { Bars, worstOf } from './charts.mjs';
+import { at, link, M, Mark, Name, Notice, num, Rel, S, Section, span, sum, units } from './parts.mjs';
+import { Bars, Lateness, worstOf } from './charts.mjs';
 
-const forecast = ['forecast', { by: 'topic', top: 5 }, 15 * S];
-export const feeds = () => [forecast];
+const forecast = ['forecast', { by: 'topic', top: 5 }, 15 * S], series = ['series', {}, 10 * S];
+export const feeds = () => [forecast, series];
 
 const marks = { stop: 'dead', warn: 'late', held: 'held', note: 'gone' };
 
@@ -52,7 +52,8 @@ function Ledger({ title, rows }) {
 
 function Ledgers({ o }) {
   const { waiting, ready, in_flight, leased, dead } = o.messages ?? {}, { backlog, aside, rejects } = o.intake ?? {};
-  const { mode, lag } = o.journal, overdue = o.overdue ?? [], oldest = overdue.map((x) => x.oldest).sort()[0];
+  const { mode, lag } = o.journal, hour = o.last_hour;
+  const overdue = o.overdue ?? [], oldest = overdue.map((x) => x.oldest).sort()[0];
   const is = (n, mark) => (n ? mark : 'gone');
   return h('div', { class: 'ledger' },
     h(Ledger, { title: 'Held here', rows: [
@@ -62,9 +63,16 @@ function Ledgers({ o }) {
       ['flight', 'leased', leased],
       [is(oldest, 'held'), 'overdue', o.messages && sum(overdue.map((x) => x.count)),
         oldest && ['oldest ', h(Rel, { time: oldest, how: 'late' })]]] }),
+    hour && h(Ledger, { title: 'In the last hour', rows: [
+      [is(hour.accepted, 'waiting'), 'accepted', hour.accepted],
+      [is(hour.delivered, 'done'), 'delivered', hour.delivered],
+      [is(hour.late, 'late'), 'of them late', hour.late],
+      ['gone', 'canceled', hour.canceled],
+      ['gone', 'expired', hour.expired]] }),
     h(Ledger, { title: 'Ended badly', rows: [
-      [is(dead, 'dead'), link('failed', 'dead'), dead],
-      [is(rejects, 'refused'), link('rejected', 'rejected'), rejects],
+      [is(dead, 'dead'), link('failed', 'dead'), dead, hour?.dead > 0 && `${num(hour.dead)} in the last hour`],
+      [is(rejects, 'refused'), link('rejected', 'rejected'), rejects,
+        hour?.rejected > 0 && `${num(hour.rejected)} in the last hour`],
       [is(aside, 'unsure'), 'set aside', aside],
       [is(backlog, 'waiting'), 'in the intake', backlog],
       [is(lag?.changes, 'waiting'), 'not in the journal', lag?.changes]] }),
@@ -78,18 +86,25 @@ function Ledgers({ o }) {
         `${o.clocks.voters} vote`]] }));
 }
 
-// Coming is the next hour.
-function Coming({ f, width, wide }) {
+// Tide is the next hour and, once something has left, the last one.
+function Tide({ f, past, width, wide }) {
   if (!f.data) return f.problem ? h(Notice, null, f.problem.message) : h('div', { class: 'ghost' }, h('i'));
   const late = worstOf(f.data), due = sum(f.data.steps.map((s) => s.count));
   return h('figure', { class: 'tidebox' },
     h('figcaption', null,
+      past && h('span', null, h('b', null, num(sum(past.delivered))), ' left in the last hour',
+        sum(past.late) > 0 && [h('span', { class: 'key' }, h('i', { class: 'lateF' })), num(sum(past.late)), ' late'],
+        past.missing.length > 0 && [', without ', past.missing.map((name) => [' ', h(Name, null, name)])]),
       h('span', null, h('b', null, num(due)), due === 1 ? ' falls due' : ' fall due', ' in the next hour',
         late && [', ', h('span', { class: 'warntext' }, h(Mark, { is: 'late' }), ` at ${at(late.from)} the rate of `,
           h(Name, null, late.name), ' makes some ', h('b', null, span(late.late_ms)), ' late')]),
       h('span', null, link('due', 'By topic'))),
-    h(Bars, { data: f.data, step: M, width, height: wide ? 216 : 170 }));
+    h(Bars, { data: f.data, before: past, step: M, width, height: wide ? 216 : 170 }));
 }
+
+const Late = ({ data, hour, width }) => h(Section, { title: 'Lateness', note: ['half left within ',
+  h('b', null, units(span(hour.p50_ms))), ' of their time, 99 of 100 within ',
+  h('b', null, units(span(hour.p99_ms)))] }, h(Lateness, { data, width }));
 
 // First is how to push a first message.
 function First() {
@@ -100,13 +115,17 @@ function First() {
 }
 
 export function Overview({ feed, width, wide, away }) {
-  const o = feed('overview').data, v = verdict(o, away), m = o.messages;
-  const nothing = m && !m.waiting && !m.in_flight && !m.ready && !m.dead && o.level === 'well';
+  const o = feed('overview').data, v = verdict(o, away), m = o.messages, past = feed(...series).data;
+  const nothing = m && !m.waiting && !m.in_flight && !m.ready && !m.dead && o.level === 'well'
+    && !o.last_hour?.accepted;
   return h('div', { class: 'overview' },
     h('div', { class: `verdict ${v.level}` }, h(Mark, { is: v.mark, size: 26, word: v.level }), h('div', null,
       h('div', { role: 'status' }, h('h1', { class: 'sentence' }, v.text)),
       v.since && h('p', { class: 'note' }, 'for ', h(Rel, { time: v.since, how: 'for' })),
       v.rest.length > 0 && h('ul', { class: 'also' }, v.rest.map((c) => h(Condition, { c, key: c.word + c.name }))))),
-    nothing ? h(First) : h(Coming, { f: feed(...forecast), width, wide }),
-    h(Ledgers, { o }));
+    nothing ? h(First)
+      : h(Tide, { f: feed(...forecast), past: past && sum(past.delivered) > 0 && past, width, wide }),
+    h(Ledgers, { o }),
+    past && o.last_hour?.p99_ms > 0 && h('div', { class: 'pair' },
+      h(Late, { data: past, hour: o.last_hour, width: innerWidth > 1080 ? (width - 40) / 2 : width })));
 }

@@ -202,6 +202,9 @@ func TestConsole_ShowsTheFirstMessageUntilItArrives(t *testing.T) {
 	p.sees(t, "All is well. Nothing is late; 1 message waits, and the next leaves in ")
 	p.sees(t, "1 falls due in the next hour")
 	p.sees(t, "All is well, and nothing waits.")
+	p.sees(t, "1 left in the last hour")
+	p.sees(t, "accepted 1 delivered 1")
+	p.sees(t, "99 of 100 within ")
 	if took := time.Since(pushed); took < 20*time.Second {
 		t.Errorf("it had arrived after %s", took)
 	}
