@@ -57,6 +57,8 @@ type Config struct {
 	// there is no intake.
 	Passed func(ctx context.Context) Passage
 
+	// Events take what happens; nil for none.
+	Events     *Events
 	Log        zerolog.Logger
 	Registerer prometheus.Registerer
 }

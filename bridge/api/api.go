@@ -16,6 +16,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // Config configures a Server. Where a field says so, its zero value means a default.
@@ -126,6 +127,10 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Hour == nil {
 		cfg.Hour = func(context.Context) (ops.Hour, error) { return ops.Hour{}, ops.ErrUnreachable }
+	}
+	if cfg.Events == nil {
+		cfg.Events = func(context.Context) ([]scheduler.Event, []string, error) { return nil, nil, nil }
+		cfg.Actions = func(context.Context) ([]ops.Action, []string, error) { return nil, nil, nil }
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

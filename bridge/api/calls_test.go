@@ -167,7 +167,7 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 			t.Errorf("%s: got %d %s, over HTTP %d %s", name, got.status, got.raw, want.status, want.raw)
 		}
 	}
-	if len(changes.byName) != 7 || len(admins.byName) != 11 || len(reads.byName) != 13 || len(w.cluster.reasons) != 2 {
+	if len(changes.byName) != 7 || len(admins.byName) != 11 || len(reads.byName) != 15 || len(w.cluster.reasons) != 2 {
 		t.Errorf("%d calls that change, %d of operators, %d that read; resigned for %q",
 			len(changes.byName), len(admins.byName),
 			len(reads.byName), w.cluster.reasons)

@@ -69,6 +69,8 @@ var (
 		"GET /v1/me":          nil, // it asks nothing
 		"GET /v1/overview":    nil, // what fails is a condition
 		"GET /v1/series":      {ops.ErrUnreachable, context.DeadlineExceeded, errElse},
+		"GET /v1/events":      {ops.ErrUnreachable, context.DeadlineExceeded, errElse},
+		"GET /v1/actions":     {ops.ErrUnreachable, context.DeadlineExceeded, errElse},
 		"GET /v1/held":        away,
 		"GET /v1/dead/groups": away,
 		"GET /v1/cluster":     {ops.ErrUnreachable, errElse},

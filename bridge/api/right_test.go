@@ -201,6 +201,8 @@ var askedOf = []askedRoute{
 	{"GET", "/v1/cluster", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/overview", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/series", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/events", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/actions", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/held", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/dead/groups", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/me", "", []string{"shop", "watch", "ops", "all", "puller"}},

@@ -38,6 +38,8 @@ type Config struct {
 	// Topics are the settings of topics; nil for none.
 	Topics *scheduler.Topics
 	Clock  *scheduler.Clock
+	// Events take what happens; nil for none.
+	Events *scheduler.Events
 	// Stamps samples the clock that timestamps pushes. If nil, the timestamps are trusted.
 	Stamps *ClockSampler
 

@@ -87,6 +87,7 @@ func (in *Intake) store(ctx context.Context, r *arrival) error {
 	}
 	in.metrics.rejected.WithLabelValues(word).Inc()
 	in.said.say(time.Now(), r.msg.Subject, word, r.place.Sequence)
+	in.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventRejected, Topic: in.rejects.Topic(r.msg), Detail: word})
 	return nil
 }
 

@@ -1,17 +1,18 @@
 package ops
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"fmt"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
 	"time"
 
-	"github.com/rs/zerolog"
-
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // Token is a caller, known by the hash of its token. Operate includes read.
@@ -221,37 +222,31 @@ type Audit struct {
 	what string // "restore"; empty where the request was refused before it was understood
 	dry  bool
 	word string // of the problem that was answered
-	add  []func(*zerolog.Event)
+	on   map[string]any
 }
 
 // Audit names the operation that a request asks for. Parameters added to the result appear in the line.
 func (by *Caller) Audit(what string, dry bool) *Audit {
-	by.audit.what, by.audit.dry = what, dry
+	by.audit.what, by.audit.dry, by.audit.on = what, dry, map[string]any{}
 	return &by.audit
 }
 
 // Refused notes the word that a request is answered with.
 func (by *Caller) Refused(word string) { by.audit.word = word }
 
-func (a *Audit) with(add func(*zerolog.Event)) *Audit {
-	a.add = append(a.add, add)
+func (a *Audit) with(name string, value any) *Audit {
+	a.on[name] = value
 	return a
 }
 
 // Str adds a parameter.
-func (a *Audit) Str(name, value string) *Audit {
-	return a.with(func(e *zerolog.Event) { e.Str(name, value) })
-}
+func (a *Audit) Str(name, value string) *Audit { return a.with(name, value) }
 
 // Int adds a parameter.
-func (a *Audit) Int(name string, value int) *Audit {
-	return a.with(func(e *zerolog.Event) { e.Int(name, value) })
-}
+func (a *Audit) Int(name string, value int) *Audit { return a.with(name, value) }
 
 // Bool adds a parameter.
-func (a *Audit) Bool(name string, value bool) *Audit {
-	return a.with(func(e *zerolog.Event) { e.Bool(name, value) })
-}
+func (a *Audit) Bool(name string, value bool) *Audit { return a.with(name, value) }
 
 // time adds a bound, unless there is none.
 func (a *Audit) time(name string, ms int64) {
@@ -260,20 +255,27 @@ func (a *Audit) time(name string, ms int64) {
 	}
 }
 
-// Log writes the line of an operator's action.
-func (by *Caller) Log(log *zerolog.Logger, status int, took time.Duration) {
+// Acted writes the line of an operator's action, and keeps the action for those who ask what was done.
+func (o *Ops) Acted(by *Caller, status int, took time.Duration) {
 	a := &by.audit
-	line := log.Info().Str("who", by.Name()).Str("remote", by.Address).Str("route", by.Route)
+	line := o.Log.Info().Str("who", by.Name()).Str("remote", by.Address).Str("route", by.Route)
 	if a.what != "" {
 		line.Str("operation", a.what).Bool("dry_run", a.dry)
 	}
-	for _, add := range a.add {
-		add(line)
+	for _, name := range slices.Sorted(maps.Keys(a.on)) {
+		line.Any(name, a.on[name])
 	}
 	if a.word != "" {
 		line.Str("problem", a.word)
 	}
 	line.Int("status", status).Dur("took", took).Msg("operator action")
+	if a.on == nil {
+		a.on = map[string]any{}
+	}
+	if o.Act != nil {
+		o.Act(Action{At: message.Milli(o.Now().UnixMilli()), Who: by.Name(), From: by.Address, Instance: o.Instance,
+			What: cmp.Or(a.what, by.Route), DryRun: a.dry, On: a.on, Problem: a.word, TookMS: took.Milliseconds()})
+	}
 }
 
 // Ref returns the message that a request names, which it never is if the caller may not see it.

@@ -34,6 +34,12 @@ type Config struct {
 	Overview func(ctx context.Context) Overview
 	// Hour reads how the last hour went on all instances.
 	Hour func(ctx context.Context) (Hour, error)
+	// Events and Actions read what happened on all instances, and what operators did there, the last first, and which
+	// instances did not answer.
+	Events  func(ctx context.Context) (all []scheduler.Event, missing []string, err error)
+	Actions func(ctx context.Context) (all []Action, missing []string, err error)
+	// Act takes what an operator did; nil for nobody.
+	Act func(Action)
 	// Clocks returns an error while no majority of clocks votes, for cluster. nil returns none.
 	Clocks func() error
 
@@ -70,6 +76,8 @@ type Ops struct {
 	causes   kept[*DeadGroups]
 	waits    kept[stored]
 	hours    kept[*Hour]
+	events   kept[EventList]
+	actions  kept[ActionList]
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive
@@ -128,6 +136,8 @@ func (o *Ops) Table() []*Operation {
 		op("", "", "GET /v1/me", RightNone, "a look-up", o.me),
 		op("overview", "read", "GET /v1/overview", RightRead, "a look-up", o.overview),
 		op("", "", "GET /v1/series", RightRead, "how the last hour went", o.series).asks("election"),
+		op("events", "read", "GET /v1/events", RightRead, "a list", o.eventsOf).asks("election"),
+		op("actions", "read", "GET /v1/actions", RightRead, "a list", o.actionsOf).asks("election"),
 		op("cluster", "read", "GET /v1/cluster", RightRead, "a look-up", o.cluster),
 		op("resign", "admin", "POST /v1/cluster/resign", RightOperate, "a resign", o.resign),
 		op("forget", "admin", "DELETE /v1/cluster/instances/{instance}", RightOperate, "a forget", o.forget),

@@ -251,7 +251,7 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		subjects[e.Subject] = true
 	}
 	if info.Version != "1.2.3" || info.Metadata["namespace"] != "ns" || info.Metadata["instance"] != "one" ||
-		len(subjects) != 22 || !subjects["tarry.ns.push.>"] {
+		len(subjects) != 24 || !subjects["tarry.ns.push.>"] {
 		t.Errorf("got %+v", info)
 	}
 	for _, name := range []string{"push", "get", "cancel", "run", "reschedule"} {
@@ -280,7 +280,7 @@ func TestService_ShowsInMicroAndWorksWithoutJetStream(t *testing.T) {
 		}
 		var stats micro.Stats
 		if err := json.Unmarshal(msg.Data, &stats); err != nil || stats.Type != micro.StatsResponseType ||
-			stats.Started.IsZero() || len(stats.Endpoints) != 22 {
+			stats.Started.IsZero() || len(stats.Endpoints) != 24 {
 			return fmt.Errorf("got %s, %w", msg.Data, err)
 		}
 		for _, e := range stats.Endpoints {

@@ -260,16 +260,22 @@ func (s *Service) note(ctx context.Context, t *target, v verdict) {
 		t.mu.Unlock()
 	}
 	log := s.cfg.Log.With().Str("pattern", t.Pattern).Time("since", since).AnErr("error", err).Logger()
+	tell := func(detail string) {
+		s.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventWebhook, Topic: t.Pattern, Detail: detail})
+	}
 	switch {
 	case failed && err == nil && s.cfg.Clock.Now().Sub(since) >= giveUp:
 		_, err := s.cfg.Source.Pause(ctx, t.Pattern, "a webhook, whose target fails since "+since.Format(time.RFC3339))
 		if err == nil {
 			_, err = s.cfg.Source.Failing(ctx, t.name, false, apart)
 		}
+		tell("its target has failed for five days: it is paused")
 		log.Error().Err(err).Msg("a webhook's target has failed for five days: its topics are paused, see tarry resume")
 	case failed:
+		tell("its target fails: " + v.reason)
 		log.Warn().Str("reason", v.reason).Msg("a webhook's target fails")
 	case turned:
+		tell("its target answers again")
 		log.Info().Msg("a webhook's target answers again")
 	}
 }

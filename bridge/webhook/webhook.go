@@ -39,6 +39,8 @@ type Config struct {
 	Own []net.Addr
 	// Transport sends the requests if it is set, and judges no address.
 	Transport http.RoundTripper
+	// Events take what happens; nil for none.
+	Events *scheduler.Events
 	// Drain is how long Run waits for answers once it stops.
 	Drain      time.Duration
 	Log        zerolog.Logger

@@ -639,7 +639,9 @@ func TestRun_DoesNotWaitForTheList(t *testing.T) {
 func TestNote_PausesATargetThatFailedForFiveDays(t *testing.T) {
 	t.Parallel()
 	s := &source{t: t}
-	w := &Service{cfg: Config{Source: s, Clock: scheduler.NewClock(scheduler.System())}}
+	clock := scheduler.NewClock(scheduler.System())
+	events := scheduler.NewEvents("a", clock, prometheus.NewRegistry(), false)
+	w := &Service{cfg: Config{Source: s, Clock: clock, Events: events}}
 	target, err := newTarget(Target{Pattern: "a.*"})
 	if err != nil {
 		t.Fatal(err)
@@ -669,4 +671,10 @@ func TestNote_PausesATargetThatFailedForFiveDays(t *testing.T) {
 		!s.since.IsZero() {
 		t.Fatalf("paused: %q, failing since %s", s.paused, s.since)
 	}
+	var told []string
+	for _, e := range events.Last() {
+		told = append(told, fmt.Sprint(e.Kind, " ", e.Topic, " ", e.Detail))
+	}
+	want(t, "told", told, []string{"webhook a.* its target has failed for five days: it is paused",
+		"webhook a.* its target answers again", "webhook a.* its target fails: "})
 }

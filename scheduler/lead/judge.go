@@ -37,7 +37,10 @@ func (st *settler) judge(ctx context.Context, results []result) {
 			}
 		case r.outcome.Kind == scheduler.Delivered:
 			s.metrics.delivered.Inc()
-			s.metrics.lateness.Observe(max(wall.Add(-mono.Sub(r.at)).Sub(m.Due.Time()), 0).Seconds())
+			late := max(wall.Add(-mono.Sub(r.at)).Sub(m.Due.Time()), 0)
+			if s.metrics.lateness.Observe(late.Seconds()); late > scheduler.LateEvent {
+				s.cfg.Events.Of(scheduler.EventLate, m, "late by "+late.Round(time.Millisecond).String())
+			}
 			st.succeeded(r)
 			end := scheduler.End{
 				Message:  m,
@@ -125,8 +128,10 @@ func (st *settler) ended(r *result) scheduler.End {
 	why := r.why
 	if r.ends == message.StateExpired {
 		st.l.metrics.expired.Inc()
+		st.l.cfg.Events.Of(scheduler.EventExpired, m, why)
 	} else {
 		st.l.metrics.dead.Inc()
+		st.l.cfg.Events.Of(scheduler.EventDead, m, why)
 		event := st.log.Error().Str("why", why).Str("uid", string(m.UID))
 		if m.ID != "" {
 			event.Str("id", m.ID)
@@ -162,6 +167,8 @@ func (st *settler) succeeded(r *result) {
 	name := st.own(r)
 	if st.l.lanes.succeeded(name) {
 		st.log.Info().Str("lane", string(name)).Msg("lane opened")
+		st.l.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventOpened, Topic: r.message.Topic,
+			Detail: "what was held back leaves: " + string(name)})
 		st.l.openLanes()
 	}
 }
@@ -172,6 +179,8 @@ func (st *settler) failed(r *result, now time.Time) message.Lane {
 	to, parkedNow := st.l.lanes.failed(name, r.outcome.Kind == scheduler.NoListener, reason(r.outcome.Err), now)
 	if parkedNow {
 		st.log.Warn().Err(r.outcome.Err).Str("lane", string(name)).Str("topic", r.message.Topic).Msg("lane parked")
+		st.l.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventParked, Topic: r.message.Topic,
+			Detail: reason(r.outcome.Err) + ": " + string(name)})
 	}
 	switch {
 	case to != "":

@@ -107,14 +107,18 @@ func (l *leadership) ended(page []scheduler.LeaseInfo, items []scheduler.Settle,
 		if settled[i].Code != scheduler.SettleDone {
 			continue
 		}
+		of := &page[i].Message.Message
 		if items[i].Nonce != 0 {
 			m.lapsed.Inc()
+			l.cfg.Events.Of(scheduler.EventLapsed, of, items[i].Reason)
 		}
 		switch settled[i].Info.State {
 		case message.StateExpired:
 			m.expired.Inc()
+			l.cfg.Events.Of(scheduler.EventExpired, of, items[i].Reason)
 		case message.StateDead:
 			m.dead.Inc()
+			l.cfg.Events.Of(scheduler.EventDead, of, items[i].Reason)
 		}
 		if l.cfg.Over != nil {
 			lapsed := items[i].Nonce != 0

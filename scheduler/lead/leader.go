@@ -52,6 +52,9 @@ type Config struct {
 	// leased it, and its state by now. It may be nil.
 	Over func(topic string, lapsed, untried bool, now message.State)
 
+	// Events take what happens; nil for none.
+	Events *scheduler.Events
+
 	// Admit is asked before lanes are listed, as scheduler.Config has it. nil admits all.
 	Admit func() error
 

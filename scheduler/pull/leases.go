@@ -123,7 +123,7 @@ func (s *Consumers) SettleIn(ctx context.Context, bucket message.Bucket,
 			err = fmt.Errorf("%w: the store settles nothing", scheduler.ErrOutcomeUnknown)
 		}
 		s.Hasten(bucket, made.Earlier)
-		s.metrics.settled(items, settled)
+		s.settled(items, settled)
 		all, changes, items = append(all, settled...), append(changes, made.Changes...), items[len(settled):]
 	}
 	if err != nil {
@@ -157,14 +157,18 @@ var endedHow = map[scheduler.Verb]string{scheduler.Ack: "acked", scheduler.Nack:
 const usedUp = "used_up"
 
 // settled counts leases that ended.
-func (m *pulls) settled(items []scheduler.Settle, settled []scheduler.Settled) {
+func (s *Consumers) settled(items []scheduler.Settle, settled []scheduler.Settled) {
 	for i := range settled {
-		how := endedHow[items[i].Verb]
-		if items[i].Verb == scheduler.Nack && settled[i].Info.State == message.StateDead {
+		how, died := endedHow[items[i].Verb], settled[i].Info.State == message.StateDead
+		if died && items[i].Verb == scheduler.Nack {
 			how = usedUp
 		}
 		if how != "" && settled[i].Code == scheduler.SettleDone {
-			m.leasesEnded.WithLabelValues(how).Inc()
+			s.metrics.leasesEnded.WithLabelValues(how).Inc()
+			if died {
+				s.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventDead, UID: items[i].UID, Topic: items[i].Topic,
+					Detail: items[i].Reason})
+			}
 		}
 	}
 }

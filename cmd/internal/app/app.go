@@ -50,7 +50,7 @@ type App struct {
 	requests  *request.Service
 	nudge     *request.Nudge
 	resign    *request.Resign
-	others    *request.Peers
+	others    *others
 	pauses    *request.Pauses
 	natsClock *intake.ClockSampler
 	scheduler *steer.Scheduler
@@ -74,6 +74,8 @@ type App struct {
 	health     *health
 	figures    *figures
 	pace       *pace
+	events     *scheduler.Events
+	acts       acts
 	viewing    viewing
 	same       *sameStore
 	recovery   *journal.Recovery
@@ -103,6 +105,7 @@ func join(o *opened) (a *App, err error) {
 		}
 	}()
 	a = &App{opened: o, clock: scheduler.NewClock(scheduler.System()), topics: &scheduler.Topics{}}
+	a.events = scheduler.NewEvents(a.cfg.Instance, a.clock, a.registry, a.cfg.NATS.Events)
 	a.registry.MustRegister(collectors.NewGoCollector(),
 		collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	if err := useTopics(a.topics, a.cfg); err != nil {
@@ -150,7 +153,7 @@ func (a *App) wireScheduler() (err error) {
 		ClaimBatch: a.cfg.Claim.Batch, ClaimBytes: int(a.cfg.Claim.Bytes),
 		Pending: a.cfg.Publish.Pending, Attempts: a.cfg.Attempts.Limit, CallTimeout: a.callTimeout(),
 		StopTimeout: a.cfg.Stop.Timeout, Whole: a.whole, Admit: a.gate.admit, Log: a.log, Registerer: a.registry,
-		Over: a.pulled.Over, Hasten: a.hasten,
+		Over: a.pulled.Over, Hasten: a.hasten, Events: a.events,
 	})
 	if err != nil {
 		return fmt.Errorf("build leader: %w", err)
@@ -170,7 +173,7 @@ func (a *App) wireScheduler() (err error) {
 		CallTimeout: a.callTimeout(), StopTimeout: a.cfg.Stop.Timeout,
 		Topics: a.topics, DeadKeep: a.cfg.Dead.Keep, Journal: a.answers(),
 		Admit: a.gate.admit, Announce: a.announce, AnnouncePull: a.announcePull, AskPauses: a.askPauses,
-		Backlog: a.contents.Backlog, Passed: a.contents.Passed, Log: a.log, Registerer: a.registry,
+		Backlog: a.contents.Backlog, Passed: a.contents.Passed, Events: a.events, Log: a.log, Registerer: a.registry,
 	})
 	if err != nil {
 		return fmt.Errorf("build scheduler: %w", err)
@@ -184,7 +187,7 @@ func (a *App) wireScheduler() (err error) {
 
 func (a *App) wireWebhooks() error {
 	a.webhooks = webhook.New(webhook.Config{Source: a.scheduler, Topics: a.topics, Clock: a.clock,
-		Instance: a.cfg.Instance, Version: a.options.Version, Own: a.own, Drain: a.cfg.Stop.Timeout,
+		Instance: a.cfg.Instance, Version: a.options.Version, Own: a.own, Drain: a.cfg.Stop.Timeout, Events: a.events,
 		Log: a.log, Registerer: a.registry})
 	return a.useWebhooks(a.cfg)
 }
@@ -199,6 +202,7 @@ func (a *App) wireIntake() (err error) {
 		Replicas: a.cfg.NATS.Intake.Replicas, MaxBytes: a.cfg.NATS.Intake.MaxBytes,
 		RejectBytes: a.cfg.NATS.Rejects.MaxBytes, RejectsPerSubject: int64(a.cfg.NATS.Rejects.PerSubject),
 		Accept: a.scheduler, Reject: reject, Contents: a.contents, Topics: a.topics, Clock: a.clock,
+		Events:    a.events,
 		SizeLimit: a.cfg.HTTP.LargestMessage(), Log: a.log,
 		Registerer: a.registry,
 		Stamps:     a.natsClock, Buckets: a.store.Buckets(),
@@ -218,9 +222,9 @@ func (a *App) wireElection() (err error) {
 	})
 	a.cluster = &cluster{ask: a.resign.Ask}
 	a.pace = &pace{a: a, gather: a.registry}
-	a.others = request.NewPeers(request.PeersConfig{
-		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Tell: a.pace.tell, Log: a.log,
-	})
+	a.others = &others{a: a, Peers: request.NewPeers(request.PeersConfig{
+		Conn: a.conn, Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Tell: a.tell, Log: a.log,
+	})}
 	if a.node, a.race, err = a.elect(); err != nil {
 		return fmt.Errorf("build election: %w", err)
 	}
@@ -242,6 +246,7 @@ func (a *App) wireHTTP() (err error) {
 		Config: ops.Config{
 			Service: a.instance, Settings: a.topics, Webhooks: a.webhooks.View, Cluster: a.cluster,
 			Clocks: a.health.clocksErr, Overview: a.overview, Hour: a.pace.hour,
+			Events: a.happened, Actions: a.acted, Act: a.acts.add,
 			Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Version: a.options.Version,
 			Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),
@@ -335,6 +340,7 @@ func (a *App) Run(ctx context.Context) (err error) {
 	start("pauses", a.pauses.Run)
 	start("peers", a.others.Run)
 	start("pace", a.pace.run)
+	start("events", func(ctx context.Context) error { return request.Announce(ctx, a.conn, a.cfg.Namespace, a.events) })
 	start("nats clock", a.natsClock.Run)
 	start("health", a.health.run)
 	start("health of the journal", a.health.runJournal)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // A Redis that is lost in sync is filled under one leadership, also where that takes longer than the looks which the
@@ -48,6 +49,7 @@ func TestRestore_OfManyIsOneLeaderships(t *testing.T) {
 	})
 	i.sees(func(c ops.Cluster) bool { return strings.HasPrefix(c.Instances[0].Restored, "15000, the last at ") })
 	i.metric("tarry_store_lost_total", func(v float64) bool { return v == 15_000 })
+	i.happens(scheduler.EventFilled, "the store lacked 15000 messages that the journal had")
 	if bytes.Contains(log.bytes(), []byte("no longer leading")) {
 		t.Error("the fill was broken off")
 	}

@@ -122,16 +122,24 @@ func (h *health) note(ctx context.Context, what string, at *holding, seen holdin
 	seen.logged = seen.logged || write
 	*at = seen
 	h.mu.Unlock()
+	kind := scheduler.EventStore
+	if at == &h.journal {
+		kind = scheduler.EventJournal
+	}
+	tell := func(detail string) string {
+		h.a.events.Tell(scheduler.Event{Kind: kind, Detail: detail})
+		return detail
+	}
 	switch {
 	case ctx.Err() != nil:
 	case write && seen.err != nil:
-		h.a.log.Warn().Err(seen.err).Msg(what + " does not answer")
+		h.a.log.Warn().Err(seen.err).Msg(tell(what + " does not answer"))
 	case write:
-		h.a.log.Warn().Err(seen.why).Any("buckets", seen.closed).Msg("some buckets take no pushes")
+		h.a.log.Warn().Err(seen.why).Any("buckets", seen.closed).Msg(tell("some buckets take no pushes"))
 	case fine && before.logged && before.err != nil:
-		h.a.log.Info().Msg(what + " answers again")
+		h.a.log.Info().Msg(tell(what + " answers again"))
 	case fine && before.logged:
-		h.a.log.Info().Msg("all buckets take pushes again")
+		h.a.log.Info().Msg(tell("all buckets take pushes again"))
 	}
 }
 

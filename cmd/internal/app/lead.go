@@ -28,8 +28,10 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 	ctx = context.WithValue(ctx, leaseKey{}, lease)
 	log := a.log.With().Uint64("term", term).Logger()
 	log.Info().Msg("leading")
+	a.events.Tell(scheduler.Event{Kind: scheduler.EventLeader, Detail: fmt.Sprintf("leads, term %d", term)})
 	err := a.rule(ctx, term, lease)
 	log.Info().AnErr("why", err).Msg("no longer leading")
+	a.events.Tell(scheduler.Event{Kind: scheduler.EventLeader, Detail: fmt.Sprintf("no longer leads, term %d", term)})
 	if errors.Is(err, scheduler.ErrStaleTerm) {
 		return fmt.Errorf("lead: %w", err)
 	}

@@ -27,9 +27,8 @@ type pace struct {
 
 	mu     sync.Mutex
 	own    counted
-	last   tally    // what the counters said
-	minute int64    // of the last look
-	others []string // the other instances, when they were last known
+	last   tally // what the counters said
+	minute int64 // of the last look
 }
 
 // counted is what an instance counted, and since when.
@@ -69,8 +68,6 @@ var paceOf = map[string]map[string]int{
 const (
 	paceMinutes = 60
 	paceStep    = int64(time.Minute / time.Millisecond)
-	paceWhat    = "pace" // how other instances ask for it
-	lateBy      = 1.0    // seconds
 )
 
 // run looks at the end of each minute.
@@ -148,37 +145,10 @@ func (t tally) plus(other *tally, sign int) tally {
 	return t
 }
 
-// tell returns what another instance asks for.
-func (p *pace) tell(what string) any {
-	if what != paceWhat {
-		return nil
-	}
-	all, _ := p.look()
-	return all
-}
-
-// known returns the other instances, as they were last known if the election does not answer.
-func (p *pace) known(ctx context.Context) ([]string, error) {
-	info, err := p.a.cluster.Cluster(ctx)
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if err == nil {
-		p.others = []string{}
-		for _, i := range info.Instances {
-			if i.Instance != p.a.cfg.Instance && i.Role != ops.RoleGone {
-				p.others = append(p.others, i.Instance)
-			}
-		}
-	} else if p.others == nil {
-		return nil, fmt.Errorf("list the instances: %w", err)
-	}
-	return p.others, nil
-}
-
 // hour tells how the last hour went on all instances.
 func (p *pace) hour(ctx context.Context) (h ops.Hour, err error) {
 	own, last := p.look()
-	others, err := p.known(ctx)
+	others, err := p.a.others.known(ctx)
 	if err != nil {
 		return h, err
 	}
@@ -192,7 +162,7 @@ func (p *pace) hour(ctx context.Context) (h ops.Hour, err error) {
 		h.Instances = append(h.Instances, ops.SeriesOf{Instance: instance, Since: told.Since})
 	}
 	sum(p.a.cfg.Instance, &own)
-	h.Missing, _ = p.a.others.Ask(ctx, paceWhat, others, func(instance string, text json.RawMessage) error {
+	h.Missing, _ = p.a.others.Ask(ctx, askPace, others, func(instance string, text json.RawMessage) error {
 		told := &counted{}
 		if err := json.Unmarshal(text, told); err != nil {
 			return fmt.Errorf("read what it counted: %w", err)
@@ -225,7 +195,7 @@ func (t *tally) late(bounds []float64) (n int, p50, p99 float64) {
 	all := uint64(0)
 	for i, count := range t.Lateness {
 		all += count
-		if i >= len(bounds) || bounds[i] > lateBy {
+		if i >= len(bounds) || bounds[i] > scheduler.LateEvent.Seconds() {
 			n += int(count)
 		}
 	}

@@ -86,6 +86,8 @@ func (r *roster) regained(messages int) {
 		return
 	}
 	r.a.lost.Add(float64(messages))
+	r.a.events.Tell(scheduler.Event{Kind: scheduler.EventFilled,
+		Detail: fmt.Sprintf("the store lacked %d messages that the journal had", messages)})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.lost += messages

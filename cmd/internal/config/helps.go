@@ -151,6 +151,10 @@ func helps() map[string]help {
 			"also serve operators' calls on NATS, to every client that may publish to tarry.<namespace>.admin.>",
 			"",
 		},
+		"NATS.Events": {
+			"publish what happens, as that a message died, on tarry.<namespace>.event.<kind>.<topic>",
+			"",
+		},
 		"ServerTLS.Cert": {
 			"PEM file of the certificate and of those between it and its authority; needs http.tls.key; read again " +
 				"when it changes",

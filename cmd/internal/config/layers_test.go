@@ -58,6 +58,7 @@ func examples(file1, file2, tokens1, tokens2, seeds, directory1, directory2 stri
 		"nats.intake.max_bytes":    pair("1MiB", "2MiB"),
 		"nats.rejects.max_bytes":   pair("8MiB", "16MiB"),
 		"nats.admin":               pair("true", "false"),
+		"nats.events":              pair("false", "true"),
 		"nats.rejects.per_subject": pair("5", "6"),
 		"redis.addrs":              pair("a:1,b:2", "c:3"),
 		"redis.master":             pair("one", "two"),

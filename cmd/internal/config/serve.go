@@ -153,6 +153,8 @@ type NATS struct {
 	Rejects Rejects `setting:"rejects"`
 	// also serve operators' calls on NATS, to every client that may publish to tarry.<namespace>.admin.>
 	Admin bool `setting:"admin" default:"false" of:"serve dev"`
+	// publish what happens, as that a message died, on tarry.<namespace>.event.<kind>.<topic>
+	Events bool `setting:"events" default:"true" of:"serve dev"`
 }
 
 // ServerTLS are PEM files of the API; Cert and Key are both set or both empty.

@@ -1,0 +1,111 @@
+package app
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/bridge/request"
+	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
+)
+
+// What instances ask each other for.
+const (
+	askPace    = "pace"
+	askEvents  = "events"
+	askActions = "actions"
+)
+
+// actsKept is how many actions of operators an instance keeps.
+const actsKept = 300
+
+// acts keeps what operators did on this instance, the oldest first.
+type acts struct {
+	mu   sync.Mutex
+	kept []ops.Action
+}
+
+func (a *acts) add(one ops.Action) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.kept = append(a.kept, one)
+	a.kept = a.kept[max(len(a.kept)-actsKept, 0):]
+}
+
+func (a *acts) all() []ops.Action {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return slices.Clone(a.kept)
+}
+
+// tell returns what another instance asks for, nil if that is not known here.
+func (a *App) tell(what string) any {
+	switch what {
+	case askPace:
+		all, _ := a.pace.look()
+		return all
+	case askEvents:
+		return a.events.Last()
+	case askActions:
+		return a.acts.all()
+	}
+	return nil
+}
+
+func (a *App) happened(ctx context.Context) ([]scheduler.Event, []string, error) {
+	return gathered(ctx, a, askEvents, a.events.Last(), func(e scheduler.Event) message.Milli { return e.At })
+}
+
+func (a *App) acted(ctx context.Context) ([]ops.Action, []string, error) {
+	return gathered(ctx, a, askActions, a.acts.all(), func(one ops.Action) message.Milli { return one.At })
+}
+
+// gathered returns what all instances keep of something, the last first, and which of them did not answer.
+func gathered[T any](ctx context.Context, a *App, what string, own []T,
+	at func(T) message.Milli) (all []T, missing []string, err error) {
+	others, err := a.others.known(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	all = own
+	missing, _ = a.others.Ask(ctx, what, others, func(_ string, text json.RawMessage) error {
+		var told []T
+		if err := json.Unmarshal(text, &told); err != nil {
+			return fmt.Errorf("read what it keeps: %w", err)
+		}
+		all = append(all, told...)
+		return nil
+	})
+	slices.SortStableFunc(all, func(x, y T) int { return cmp.Compare(at(y), at(x)) })
+	return all, missing, nil
+}
+
+// others asks the other instances. They are as they were last known if the election does not answer.
+type others struct {
+	*request.Peers
+	a    *App
+	mu   sync.Mutex
+	last []string
+}
+
+func (o *others) known(ctx context.Context) ([]string, error) {
+	info, err := o.a.cluster.Cluster(ctx)
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if err == nil {
+		o.last = []string{}
+		for _, i := range info.Instances {
+			if i.Instance != o.a.cfg.Instance && i.Role != ops.RoleGone {
+				o.last = append(o.last, i.Instance)
+			}
+		}
+	} else if o.last == nil {
+		return nil, fmt.Errorf("list the instances: %w", err)
+	}
+	return o.last, nil
+}

@@ -1,0 +1,202 @@
+package app_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
+)
+
+// Either instance tells what happened, and what operators did, on both; and NATS has what happened.
+func TestEvents_AndActionsAreThoseOfAllInstances(t *testing.T) {
+	t.Parallel()
+	natsURL, redisAddr, zkAddr := lab.NewNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
+	link := lab.NewProxy(t, strings.TrimPrefix(natsURL, "nats://"))
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	published, err := nc.SubscribeSync("tarry.told.event.*.told.>")
+	if err != nil {
+		t.Fatal(err)
+	}
+	a := start(t, settings(t, natsURL, redisAddr, zkAddr, "told", "a"))
+	a.ready()
+	b := start(t, settings(t, "nats://"+link.Addr, redisAddr, zkAddr, "told", "b"))
+	b.ready()
+
+	b.post("/v1/topics/told.%3E/pause", "")
+	if status, text := a.says(http.MethodPost, "/v1/dead/requeue", `{"id":"nobody"}`); status != http.StatusNotFound {
+		t.Fatal(status, text)
+	}
+	b.push(`{"topic":"told.x","delay":"10ms","id":"dies","deliver":"pull"}`)
+	b.post("/v1/topics/told.%3E/resume", "")
+	var pulled struct{ Messages []struct{ Receipt string } }
+	lab.Eventually(t, 20*time.Second, func() error {
+		_, text := b.says(http.MethodPost, "/v1/topics/told.x/pull", `{"max":1,"wait":"1s"}`)
+		if err := json.Unmarshal([]byte(text), &pulled); err != nil || len(pulled.Messages) != 1 {
+			return fmt.Errorf("pulled %s, %w", text, err)
+		}
+		return nil
+	})
+	b.post("/v1/leases/"+pulled.Messages[0].Receipt+"/dead", `{"reason":"no such order"}`)
+
+	for _, i := range []*instance{a, b} {
+		lab.Eventually(t, 20*time.Second, func() error {
+			var events ops.EventList
+			var actions ops.ActionList
+			if _, err := i.get("/v1/events", &events); err != nil {
+				return err
+			}
+			if _, err := i.get("/v1/actions", &actions); err != nil {
+				return err
+			}
+			var said, did []string
+			for _, e := range events.Events {
+				said = append(said, fmt.Sprint(e.Kind, " on ", e.Instance, " ", e.ID, " ", e.Detail))
+			}
+			for _, one := range actions.Actions {
+				did = append(did, fmt.Sprint(one.What, " at ", one.Instance, " ", one.On["topic"], one.On["id"], " ",
+					one.Problem))
+			}
+			if len(said) != 2 || said[0] != "dead on b  no such order" ||
+				!strings.HasPrefix(said[1], "leader on a  leads, term") {
+				return fmt.Errorf("happened: %q", said)
+			}
+			// A busy machine may have asked twice.
+			if got := strings.Join(slices.Compact(did), "; "); got != "resume at b told.><nil> ; "+
+				"requeue at a <nil>nobody unknown_id; pause at b told.><nil> " || len(events.Missing)+len(actions.Missing) > 0 {
+				return fmt.Errorf("done: %q", did)
+			}
+			return nil
+		})
+	}
+	// A consumer names its message by a receipt, which has the uid and not the id.
+	if m, err := published.NextMsg(20 * time.Second); err != nil || m.Subject != "tarry.told.event.dead.told.x" ||
+		!strings.Contains(string(m.Data), `"detail":"no such order"`) {
+		t.Errorf("%v, %v", m, err)
+	}
+	var some ops.ActionList
+	if _, err := a.get("/v1/actions?what=pause&who=anonymous&limit=1", &some); err != nil || len(some.Actions) != 1 ||
+		some.Actions[0].What != "pause" || some.Actions[0].Who != "anonymous" || some.Actions[0].From == "" {
+		t.Errorf("%+v, %v", some, err)
+	}
+	var leads ops.EventList
+	if _, err := a.get("/v1/events?kind=leader", &leads); err != nil || len(leads.Events) != 1 ||
+		leads.Events[0].Kind != scheduler.EventLeader {
+		t.Errorf("%+v, %v", leads, err)
+	}
+	link.Cut()
+	link.Stall()
+	lab.Eventually(t, 20*time.Second, func() error {
+		var events ops.EventList
+		if _, err := a.get("/v1/events", &events); err != nil || len(events.Missing) != 1 || events.Missing[0] != "b" {
+			return fmt.Errorf("missing %q, %w", events.Missing, err)
+		}
+		return nil
+	})
+}
+
+// happens waits for an event of a kind with this beginning of its detail.
+func (i *instance) happens(kind scheduler.EventKind, detail string) {
+	i.t.Helper()
+	lab.Eventually(i.t, 40*time.Second, func() error {
+		var all ops.EventList
+		_, err := i.get("/v1/events?kind="+string(kind), &all)
+		if err != nil || !slices.ContainsFunc(all.Events, func(e scheduler.Event) bool {
+			return e.Kind == kind && strings.HasPrefix(e.Detail, detail)
+		}) {
+			return fmt.Errorf("%s: %+v, %w", kind, all.Events, err)
+		}
+		return nil
+	})
+}
+
+// Each kind happens, but for filled, which TestRestore_OfManyIsOneLeaderships has, and webhook, which its package has.
+func TestEvents_TellWhatHappened(t *testing.T) {
+	t.Parallel()
+	natsURL, redisSrv, zkAddr := lab.NewNATS(t).URL(), lab.NewRedis(t), lab.SharedZooKeeper(t).Addr
+	db := lab.SharedMariaDB(t)
+	redis, sql := lab.NewProxy(t, redisSrv.Addr), lab.NewProxy(t, db.Addr)
+	cfg := journaled(settings(t, natsURL, redis.Addr, zkAddr, "happens", "a"), "async",
+		strings.Replace(db.Database(t), db.Addr, sql.Addr, 1))
+	i := start(t, cfg)
+	i.ready()
+	nc, err := nats.Connect(natsURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+
+	i.push(`{"topic":"happens.x","delay":"10ms"}`)
+	i.push(`{"topic":"happens.y","delay":"10ms","ttl":"100ms"}`)
+	i.happens(scheduler.EventParked, "")
+	i.happens(scheduler.EventExpired, "")
+	time.Sleep(scheduler.LateEvent) // so that it is late whoever is quick
+	if _, err := nc.Subscribe("happens.x", func(*nats.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
+	i.happens(scheduler.EventOpened, "what was held back leaves: ")
+	i.happens(scheduler.EventLate, "late by ")
+
+	msg := nats.NewMsg("delayed.happens.x")
+	msg.Header.Set("Tarry-Delay", "soon")
+	if err := nc.PublishMsg(msg); err != nil {
+		t.Fatal(err)
+	}
+	i.happens(scheduler.EventRejected, "invalid_delay")
+
+	i.push(`{"topic":"happens.z","delay":"10ms","deliver":"pull"}`)
+	i.post("/v1/topics/happens.z/pull", `{"max":1,"wait":"10s","lease":"1s"}`)
+	i.happens(scheduler.EventLapsed, "")
+
+	for kind, away := range map[scheduler.EventKind]struct {
+		proxy *lab.Proxy
+		what  string
+	}{scheduler.EventStore: {redis, "redis"}, scheduler.EventJournal: {sql, "the journal"}} {
+		away.proxy.Cut()
+		away.proxy.Stall()
+		i.happens(kind, away.what+" does not answer")
+		away.proxy.Heal()
+		i.happens(kind, away.what+" answers again")
+	}
+	i.happens(scheduler.EventLeader, "leads, term ")
+}
+
+// The kinds are a closed list, which the page and the description of the API have.
+func TestEvents_AreAllDescribed(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../../docs/operations.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	api, err := os.ReadFile("../../../bridge/api/openapi.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, list, _ := strings.Cut(string(page), "<!-- events -->")
+	list, _, _ = strings.Cut(list, "## ")
+	var kinds []scheduler.EventKind
+	for line := range strings.Lines(list) {
+		if word, is := strings.CutPrefix(line, "| `"); is {
+			word, _, _ = strings.Cut(word, "`")
+			kinds = append(kinds, scheduler.EventKind(word))
+		}
+	}
+	words := strings.Join(strings.Fields(fmt.Sprintf("%q", kinds)), ", ")
+	if !slices.Equal(kinds, scheduler.EventKinds()) || !strings.Contains(strings.Join(strings.Fields(string(api)), " "),
+		words[1:len(words)-1]) {
+		t.Errorf("docs/operations.md has %s, want %q; so should openapi.json", words, scheduler.EventKinds())
+	}
+}
