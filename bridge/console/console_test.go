@@ -108,7 +108,7 @@ func TestConsole_IsExplained(t *testing.T) {
 			t.Errorf("docs/console.md has no row for %s", s[1])
 		}
 	}
-	if len(screens) != 8 {
+	if len(screens) != 10 {
 		t.Errorf("%d screens", len(screens))
 	}
 }

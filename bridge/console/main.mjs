@@ -6,8 +6,10 @@ import { Due, feeds as dueFeeds } from './s-due.mjs';
 import { Failed, feeds as failedFeeds } from './s-failed.mjs';
 import { Message, feeds as messageFeeds } from './s-message.mjs';
 import { Found, foundFeeds, Messages, feeds as messagesFeeds } from './s-messages.mjs';
+import { Actions, feeds as actionsFeeds } from './s-actions.mjs';
 import { Cluster, feeds as clusterFeeds } from './s-cluster.mjs';
 import { Overview, feeds as overviewFeeds } from './s-overview.mjs';
+import { Pull, feeds as pullFeeds } from './s-pull.mjs';
 import { Rejected, feeds as rejectedFeeds } from './s-rejected.mjs';
 import { Stuck, feeds as stuckFeeds } from './s-stuck.mjs';
 import { Topics, feeds as topicsFeeds } from './s-topics.mjs';
@@ -26,7 +28,10 @@ const screens = [
   { path: 'topics', title: 'Topics', Screen: Topics, feeds: topicsFeeds, key: 't' },
   { path: 'rejected', title: 'Rejected', Screen: Rejected, feeds: rejectedFeeds, key: 'r',
     count: (o) => marked('refused', o.intake?.rejects ?? 0) },
+  { path: 'pull', title: 'Pull and webhooks', Screen: Pull, feeds: pullFeeds, key: 'p',
+    count: (o) => num(o.messages.leased) },
   { path: 'cluster', title: 'Cluster', Screen: Cluster, feeds: clusterFeeds, key: 'c', apart: true },
+  { path: 'actions', title: 'Actions', Screen: Actions, feeds: actionsFeeds, key: 'a' },
   { path: 'message', title: 'Message', Screen: Message, feeds: messageFeeds, of: 'messages' },
   { path: 'found', title: 'Found', Screen: Found, feeds: foundFeeds, of: 'messages' },
 ];

@@ -1,10 +1,12 @@
 // Overview: is it well and, if not, why; what left in the last hour and what comes in the next one; what is held here.
 import { h } from './vendor/preact.mjs';
 import { at, link, M, Mark, Name, Notice, num, Rel, S, Section, span, sum, units } from './parts.mjs';
+import { Happened } from './s-actions.mjs';
 import { Bars, Lateness, worstOf } from './charts.mjs';
 
 const forecast = ['forecast', { by: 'topic', top: 5 }, 15 * S], series = ['series', {}, 10 * S];
-export const feeds = () => [forecast, series];
+const lately = ['events', { limit: 6 }, 5 * S];
+export const feeds = () => [forecast, series, lately];
 
 const marks = { stop: 'dead', warn: 'late', held: 'held', note: 'gone' };
 
@@ -116,6 +118,7 @@ function First() {
 
 export function Overview({ feed, width, wide, away }) {
   const o = feed('overview').data, v = verdict(o, away), m = o.messages, past = feed(...series).data;
+  const happened = feed(...lately).data?.events;
   const nothing = m && !m.waiting && !m.in_flight && !m.ready && !m.dead && o.level === 'well'
     && !o.last_hour?.accepted;
   return h('div', { class: 'overview' },
@@ -126,6 +129,8 @@ export function Overview({ feed, width, wide, away }) {
     nothing ? h(First)
       : h(Tide, { f: feed(...forecast), past: past && sum(past.delivered) > 0 && past, width, wide }),
     h(Ledgers, { o }),
-    past && o.last_hour?.p99_ms > 0 && h('div', { class: 'pair' },
-      h(Late, { data: past, hour: o.last_hour, width: innerWidth > 1080 ? (width - 40) / 2 : width })));
+    h('div', { class: 'pair' }, past && o.last_hour?.p99_ms > 0
+      && h(Late, { data: past, hour: o.last_hour, width: innerWidth > 1080 ? (width - 40) / 2 : width }),
+    happened?.length > 0 && h(Section, { title: 'Lately', note: link('actions', 'All') },
+      h(Happened, { events: happened }))));
 }

@@ -1,7 +1,7 @@
-// Topics: how many messages each has, what holds them back, pauses, and the targets of webhooks.
+// Topics: how many messages each has, what holds them back, and pauses.
 import { h } from './vendor/preact.mjs';
 import { act, ask as read } from './calls.mjs';
-import { Button, Ghost, list, Mark, Name, Notice, num, Rel, S, Section, sum, Table } from './parts.mjs';
+import { Button, Ghost, list, Mark, Name, Notice, num, Rel, S, sum, Table } from './parts.mjs';
 import { reasons, resume } from './s-stuck.mjs';
 
 const page = 200;
@@ -17,8 +17,7 @@ export function Topics({ feed, query, go, who, ask }) {
     h('div', { class: 'head' }, h('h1', null, 'Topics'), h('div', { class: 'acts' }, find)),
     f.problem && h(Notice, null, f.problem.message),
     f.data ? [h(Pauses, { paused: f.data.paused, may: who?.operate, ask }),
-      h(Counts, { ...f.data, part, query, go, may: who?.operate, ask }),
-      f.data.webhooks?.length > 0 && h(Webhooks, f.data)] : !f.problem && h(Ghost));
+      h(Counts, { ...f.data, part, query, go, may: who?.operate, ask })] : !f.problem && h(Ghost));
 }
 
 const Pauses = ({ paused, may, ask }) => paused.length > 0 && h('ul', { class: 'also' }, paused.map((p) =>
@@ -70,11 +69,3 @@ async function pause(ask, topic) {
     return `It is paused${in_effect ? '.' : '; the leader has not said yet that it knows.'}`;
   } });
 }
-
-const Webhooks = ({ webhooks }) => h(Section, { title: 'Webhooks', note: 'as this instance has seen them' },
-  h(Table, { caption: 'targets of webhooks', head: [['Pattern'], ['Target'], ['Last asked', 'n'], ['Outcome'],
-    ['Fails since', 'n']],
-  rows: webhooks.map((w) => ({ key: w.pattern, cells: [h(Name, null, w.pattern), h(Name, null, w.target),
-    w.at ? h(Rel, { time: w.at }) : '–',
-    w.outcome ? [h(Mark, { is: w.failing_since ? 'late' : 'done' }), w.outcome.replaceAll('_', ' ')] : 'not asked yet',
-    w.failing_since ? h(Rel, { time: w.failing_since, how: 'for' }) : '–'] })) }));

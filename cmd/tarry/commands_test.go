@@ -293,6 +293,8 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"list --due-from soon", "list --cursor x",
 		},
 		"held": {"held"},
+		"events": {"events", "events --kind dead --limit 1", "events --kind late", "events --kind strange",
+			"actions", "actions --who ann --what pause", "actions --who ''"},
 		"forecast": {
 			"forecast --until 12m", "forecast --topic orders.remind --step 1h --until 12h",
 			"forecast --topic nothing --until 2m", "forecast --topic orders.>", "forecast --step 1s --until 1d",
@@ -357,6 +359,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			t.Parallel()
 			cfg := keeping(recorded{many: 3})
 			cfg.Rejects = refused{}
+			cfg.Events, cfg.Actions = happened, acted
 			environ := serve(t, cfg)
 			var b strings.Builder
 			for _, command := range commands {
@@ -721,8 +724,8 @@ func TestHelp_NamesTheExitCodesAndEveryCommand(t *testing.T) {
 	r := tarry(t, "", nil, "--help").want(t, exitDone,
 		"Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused")
 	for _, name := range []string{"dev", "serve", "migrate", "push", "get", "list", "cancel", "reschedule", "run",
-		"history", "forecast", "held", "restore", "verify", "redeliver", "dead", "topics", "cluster", "resign", "health",
-		"config", "token", "version"} {
+		"events", "actions", "history", "forecast", "held", "restore", "verify", "redeliver", "dead", "topics", "cluster",
+		"resign", "health", "config", "token", "version"} {
 		if !strings.Contains(r.out, "\n  "+name+" ") {
 			t.Errorf("%s is not in the help", name)
 		}

@@ -1,9 +1,13 @@
 package main
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+
+	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // A monitor needs the exit code, and a person the sentences, the worst first.
@@ -34,4 +38,22 @@ func TestOverview_FailsWhereSomethingStops(t *testing.T) {
 		t.Cleanup(s.Close)
 		tarry(t, "", nil, "overview", "--server", s.URL).want(t, want.code, want.text)
 	}
+}
+
+// happened is what happened on instances of which one does not answer.
+func happened(context.Context) ([]scheduler.Event, []string, error) {
+	return []scheduler.Event{
+		{At: someDue, Kind: scheduler.EventDead, Instance: "tarry-1", UID: someUID, ID: "order-1", Topic: "orders.remind",
+			N: 3, Detail: "HTTP 500\x1b[31m"},
+		{At: someDue, Kind: scheduler.EventLeader, Instance: "tarry-2", N: 1, Detail: "leads, term 4"},
+	}, []string{"tarry-3"}, nil
+}
+
+func acted(context.Context) ([]ops.Action, []string, error) {
+	return []ops.Action{
+		{At: someDue, Who: "ann", From: "10.0.0.7:40112", Instance: "tarry-1", What: "requeue", TookMS: 12,
+			On: map[string]any{"topic": "orders.>", "matched": 1_200_000, "done": 1_200_000, "key": ""}},
+		{At: someDue, Who: "ann", From: "nats", Instance: "tarry-2", What: "pause", Problem: "unavailable",
+			On: map[string]any{"topic": "mail.>"}},
+	}, nil, nil
 }

@@ -68,7 +68,8 @@ Exit codes: 0 done, 1 failed, 2 bad usage, 3 not found, 4 refused by the message
 	})
 	root.AddCommand(newDev(o), newServe(o), newMigrate(o), newRebucket(o), newPush(o), newGet(o), newWhy(o), newList(o),
 		newCancel(o), newReschedule(o), newRun(o), newHistory(o), newForecast(o), newRestore(o), newVerify(o),
-		newRedeliver(o), newPull(o), newDead(o), newRejected(o), newTopics(o), newOverview(o), newHeld(o), newCluster(o),
+		newRedeliver(o), newPull(o), newDead(o), newRejected(o), newTopics(o), newOverview(o), newHeld(o), newEvents(o),
+		newActions(o), newCluster(o),
 		newResign(o),
 		newHealth(o), newDoctor(o), newConfig(o), newToken(), newVersion())
 	root.AddCommand(newSettles(o)...)

@@ -203,7 +203,6 @@ topics:
 	p.do(t, chromedp.EmulateViewport(1360, 900), chromedp.Evaluate[chromedp.Void](`location.hash = "#/topics"`))
 	p.sees(t, "orders.x 1 ")
 	p.sees(t, "hooks.*: deliver webhook, retry 1h")
-	p.sees(t, "hooks.* http://127.0.0.1:1 ")
 	p.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector(".head input").value = "ders.y";
 		document.querySelector(".head input").dispatchEvent(new Event("input"))`))
 	lab.Eventually(t, patience, func() error {
@@ -225,7 +224,15 @@ topics:
 	p.sees(t, "It is no longer paused.")
 	p.click(t, "Close")
 
-	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/cluster"`))
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/actions"`))
+	p.sees(t, "anonymous resume topic orders.y done 127.0.0.1:")
+	p.sees(t, "anonymous requeue rejects")
+	p.sees(t, "orders.x was refused: invalid_delay")
+	p.sees(t, "dev leads, term 1")
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/pull"`))
+	p.sees(t, "hooks.* http://127.0.0.1:1 ")
+	p.auditAll(t, "#/actions", "#/pull")
+	p.do(t, chromedp.EmulateViewport(1360, 900), chromedp.Evaluate[chromedp.Void](`location.hash = "#/cluster"`))
 	p.sees(t, "dev leads term 1, for ")
 	if off := evaluate[bool](t, p, `document.querySelector(".head button").disabled`); !off {
 		t.Error("the only instance may step down")
@@ -373,6 +380,40 @@ func TestConsole_RequeuesACause(t *testing.T) {
 	p.sees(t, "purged 1")
 	p.click(t, "Close")
 	p.sees(t, "1 is dead, of 1 cause")
+	if p.said() != "" {
+		t.Errorf("went wrong: %s", p.said())
+	}
+}
+
+// Who holds what of a topic is seen, and freed; what happened stands on the Overview.
+func TestConsole_FreesALease(t *testing.T) {
+	t.Parallel()
+	_, server := dev(t, "")
+	for _, id := range []string{"<i>render</i> 1", "render 2"} {
+		post(t, server+"/v1/messages", map[string]any{"topic": "jobs.render", "id": id, "delay": "0s", "deliver": "pull"})
+	}
+	post(t, server+"/v1/messages", map[string]any{"topic": "jobs.thumb", "delay": "0s", "deliver": "pull"})
+	fails(t, server, "jobs.thumb", "dead", "unknown <i>field</i>")
+	p := open(t, server+"/console#/pull")
+	p.sees(t, "jobs.render 2 ")
+	post(t, server+"/v1/topics/jobs.render/pull", map[string]any{"max": 1, "wait": "10s", "lease": "1h",
+		"consumer": "r-5"})
+	p.sees(t, "Leases of jobs.render the soonest end first")
+	p.sees(t, " in 59m ")
+	p.sees(t, "<i>render</i> 1 r-5 ")
+	p.auditAll(t, "#/pull", "#/pull?topic=jobs.render", "#/overview")
+	p.do(t, chromedp.EmulateViewport(1360, 900), chromedp.Evaluate[chromedp.Void](`location.hash = "#/pull"`))
+	p.sees(t, "<i>render</i> 1 r-5 ")
+	p.click(t, "Free…")
+	p.sees(t, "r-5 loses its lease, and the message is ready at once.")
+	p.click(t, "Free it")
+	p.sees(t, "It is ready for another consumer.")
+	p.click(t, "Close")
+	p.sees(t, "jobs.render 2 ")
+	p.click(t, "Overview")
+	p.sees(t, " of jobs.thumb died: unknown <i>field</i>")
+	p.click(t, "All")
+	p.sees(t, "anonymous release id t-")
 	if p.said() != "" {
 		t.Errorf("went wrong: %s", p.said())
 	}
