@@ -12,7 +12,8 @@ const marks = { stop: 'dead', warn: 'late', held: 'held', note: 'gone' };
 
 // The first sentence, by the level that the server has judged. away is for how long no instance has answered.
 function verdict(o, away) {
-  const { waiting, dead } = o.messages ?? {}, overdue = sum((o.overdue ?? []).map((x) => x.count));
+  const { waiting, ready, in_flight, dead } = o.messages ?? {}, out = ready + in_flight;
+  const overdue = sum((o.overdue ?? []).map((x) => x.count));
   if (away) {
     return { level: 'stop', mark: 'unsure', rest: [],
       text: `No instance has answered this page for ${span(away)}. What stands here is from before that.` };
@@ -32,7 +33,9 @@ function verdict(o, away) {
     'All is well. Nothing is late; ',
     link('due', h('b', null, num(waiting)), waiting === 1 ? ' message waits' : ' messages wait'),
     o.next && [', and the next leaves ', h(Rel, { time: o.next, how: 'next' })], '.',
-  ] : ['All is well, and nothing waits. ', !dead && 'Push a first message, and watch it here.'] };
+  ] : out > 0 ? ['All is well. Nothing waits for its time; ', h('b', null, num(out)),
+    out === 1 ? ' is ready or on its way.' : ' are ready or on their way.']
+    : ['All is well, and nothing waits. ', !dead && 'Push a first message, and watch it here.'] };
 }
 
 function Condition({ c }) {
