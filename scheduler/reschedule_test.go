@@ -180,6 +180,23 @@ func TestMany_CancelsAndShiftsWhatIsSelectedOnce(t *testing.T) {
 		if err != nil || dry.Looked != 1200 || dry.Matched != 600 || dry.Done != 0 {
 			t.Fatalf("dry run: %+v, %v", dry, err)
 		}
+		until := message.Milli(time.Now().UnixMilli())
+		time.Sleep(2 * time.Millisecond)
+		later := r.Push(scheduler.Push{Topic: "orders.remind", Delay: time.Hour})
+		for want, sel := range map[int]scheduler.Selection{600: {Topic: "orders.>", AcceptedTo: until},
+			601: {Topic: "orders.>"}, 0: {Topic: "orders.>", AcceptedTo: 1}} {
+			sel.DryRun = true
+			if some, err := r.S.CancelMany(t.Context(), sel, nil); err != nil || some.Matched != want {
+				t.Fatalf("accepted until %d: %+v, %v", sel.AcceptedTo, some, err)
+			}
+		}
+		if one, err := r.S.CancelMany(t.Context(), scheduler.Selection{Topic: "orders.>", From: later.Due, To: later.Due,
+			AcceptedTo: until}, nil); err != nil || r.Info(later.UID).State != message.StateWaiting {
+			t.Fatalf("%+v, %v", one, err)
+		}
+		if _, err := r.S.Cancel(t.Context(), scheduler.Ref{UID: later.UID}); err != nil {
+			t.Fatal(err)
+		}
 		shifted, err := r.S.RescheduleMany(t.Context(), scheduler.Selection{Topic: "orders.>"},
 			scheduler.Edit{Shift: new(time.Minute)}, nil)
 		if err != nil || shifted.Done != 600 {

@@ -277,6 +277,8 @@ type Selection struct {
 	HasKey bool
 	// From and To bound the due time, or the time of death of dead messages. Both are inclusive; 0 is no bound.
 	From, To message.Milli
+	// AcceptedTo bounds when they were accepted, by their uids; 0 is no bound.
+	AcceptedTo message.Milli
 	// Cause is the name of why dead messages died (message.Info.Cause), or empty for any.
 	Cause string
 	// DryRun only counts.

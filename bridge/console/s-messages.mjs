@@ -74,12 +74,14 @@ function Acts({ query, ask }) {
     .filter(([, value]) => value);
   if (!given.length || ![live, 'waiting', 'ready'].includes(stateOf(query))) return null;
   const typed = query.get('topic') || query.get('key') || 'all';
-  // Bounds stand still from the count on.
+  // Bounds stand still from the count on, and what is pushed later is left alone.
   const bound = (name) => name.startsWith('due');
-  const order = () => Object.fromEntries(given.map(([name, value]) => [name, bound(name) ? moment(value) : value]));
-  const what = (words) => [h(Facts, { rows: Object.entries(order()).map(([name, value]) =>
-    [name.replace('_', ' '), bound(name) ? h(When, { time: value }) : h(Name, null, value)]) }),
-  h('p', null, words, ' So is what is pushed meanwhile and matches.')];
+  const order = () => ({
+    ...Object.fromEntries(given.map(([name, value]) => [name, bound(name) ? moment(value) : value])),
+    accepted_to: new Date(clock.now()).toISOString() });
+  const what = (words) => [h(Facts, { rows: given.map(([name, value]) =>
+    [name.replace('_', ' '), bound(name) ? h(When, { time: moment(value) }) : h(Name, null, value)]) }),
+  h('p', null, words, ' What is pushed from now on is left alone.')];
   return h('div', { class: 'acts' },
     h(Button, { onClick: () => bulk(ask, { title: 'Move all that match?', route: 'reschedule_many',
       order: { ...order(), shift: '0s' }, verb: 'Move', past: 'moved', typed, more: what('All that wait are moved.'),

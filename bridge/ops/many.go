@@ -79,8 +79,11 @@ type Selection struct {
 	Key     *string `json:"key"`
 	DueFrom *When   `json:"due_from"` // bounds, both inclusive; a duration counts from now on
 	DueTo   *When   `json:"due_to"`
-	All     bool    `json:"all"`
-	DryRun  bool    `json:"dry_run"`
+	// AcceptedTo leaves out what was accepted later, so that an act takes no more than was counted before it. A duration
+	// counts back from now.
+	AcceptedTo *When `json:"accepted_to"`
+	All        bool  `json:"all"`
+	DryRun     bool  `json:"dry_run"`
 }
 
 func (s *Selection) check() error {
@@ -116,6 +119,9 @@ func (s *Selection) selection(now time.Time) (sel scheduler.Selection, err error
 	}
 	if s.DueTo != nil {
 		to = new(s.DueTo.Ahead(now))
+	}
+	if s.AcceptedTo != nil {
+		sel.AcceptedTo = max(message.Milli(s.AcceptedTo.Ago(now).UnixMilli()), 1)
 	}
 	return sel, bounds(&sel, from, to, FieldDueFrom, FieldDueTo)
 }
@@ -195,6 +201,7 @@ func many(ctx context.Context, by *Caller, kind exclusive, what string, selected
 	if selected.Cause != "" {
 		line.Str("cause", selected.Cause)
 	}
+	line.time("accepted_to", int64(selected.AcceptedTo))
 	line.time("from", int64(selected.From))
 	line.time("to", int64(selected.To))
 	form := func(r *scheduler.Report) any { return ReportOf(*r, selected.DryRun) }

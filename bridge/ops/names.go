@@ -8,6 +8,7 @@ const (
 	FieldVersion   = "version"
 	FieldDueFrom   = "due_from"
 	FieldDueTo     = "due_to"
+	FieldAccepted  = "accepted_to"
 	FieldAll       = "all"
 	FieldIDs       = "ids"
 	FieldFrom      = "from"

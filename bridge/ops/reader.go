@@ -151,6 +151,7 @@ func readers() map[string]reader {
 		FieldIDs:      {json: func(f *fields) any { return f.ids() }},
 		FieldDueFrom:  when,
 		FieldDueTo:    when,
+		FieldAccepted: when,
 		FieldFrom:     when,
 		FieldTo:       when,
 		FieldSince:    when,

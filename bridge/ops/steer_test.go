@@ -114,7 +114,9 @@ func TestSelection_CountsFromNowAndNeverLosesABound(t *testing.T) {
 		`{"due_from":1896076800000,"due_to":"2030-01-31T08:00:00Z"}`: {From: 1896076800000, To: 1896076800000},
 		`{"due_to":"1969-12-31T00:00:00Z"}`:                          {To: 1},
 		`{"due_from":"1969-12-31T00:00:00Z","key":""}`:               {HasKey: true},
-		`{"all":true}`: {},
+		`{"all":true}`:                                       {},
+		`{"topic":"a","accepted_to":"1h"}`:                   {Topic: "a", AcceptedTo: 1896073200000},
+		`{"topic":"a","accepted_to":"1969-12-31T00:00:00Z"}`: {Topic: "a", AcceptedTo: 1},
 		`{"due_from":"2030-01-31T08:00:01Z","due_to":"1m","topic":"*"}`: {Topic: "*", From: 1896076801000,
 			To: 1896076860000},
 	} {

@@ -215,8 +215,10 @@ type Selection struct {
 	Key     string    `json:"key,omitempty"`   // exact
 	DueFrom time.Time `json:"due_from,omitzero"`
 	DueTo   time.Time `json:"due_to,omitzero"` // both inclusive; the zero time is no bound
-	All     bool      `json:"all,omitempty"`
-	DryRun  bool      `json:"dry_run,omitempty"` // only count
+	// AcceptedTo leaves out what was accepted later. With the time of a dry run, a call takes no more than that counted.
+	AcceptedTo time.Time `json:"accepted_to,omitzero"`
+	All        bool      `json:"all,omitempty"`
+	DryRun     bool      `json:"dry_run,omitempty"` // only count
 }
 
 // Report is what an operation on many did, or in a dry run would do. Matches not counted here were not attempted
@@ -260,6 +262,7 @@ const manyTimeout = 10 * time.Minute
 func (c *Client) many(ctx context.Context, verb string, sel Selection, change Change) (Report, error) {
 	sel.DueFrom = sel.DueFrom.UTC()
 	sel.DueTo = sel.DueTo.UTC().Truncate(time.Millisecond) // the last millisecond that is selected
+	sel.AcceptedTo = sel.AcceptedTo.UTC().Truncate(time.Millisecond)
 	ctx, cancel := bounded(ctx, manyTimeout)
 	defer cancel()
 	question := struct {

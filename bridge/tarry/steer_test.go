@@ -135,7 +135,7 @@ func TestMany_ReturnsTheReport(t *testing.T) {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	if got, err = conn.Tarry().RescheduleMany(
-		t.Context(), Selection{All: true}, Change{Shift: new(-time.Hour)}); err != nil || got != want {
+		t.Context(), Selection{All: true, AcceptedTo: from}, Change{Shift: new(-time.Hour)}); err != nil || got != want {
 		t.Errorf("got %+v, %v", got, err)
 	}
 	_, err = conn.Tarry().CancelMany(t.Context(), Selection{Topic: "away"})
@@ -147,7 +147,7 @@ func TestMany_ReturnsTheReport(t *testing.T) {
 	asked := in.all()
 	if asked[0] != `{"topic":"orders.\u003e","key":"k","due_from":"2030-01-31T08:00:00Z",`+
 		`"due_to":"2030-01-31T08:00:00.001Z","dry_run":true}` ||
-		asked[1] != `{"all":true,"shift":"-1h0m0s"}` {
+		asked[1] != `{"accepted_to":"2030-01-31T08:00:00Z","all":true,"shift":"-1h0m0s"}` {
 		t.Errorf("asked %s", asked)
 	}
 	_, err = conn.Tarry().RescheduleMany(t.Context(), Selection{All: true}, Change{Priority: new(uint8(1))})

@@ -231,6 +231,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 		"cancel": {
 			"cancel order-7131", "cancel sent-back", "cancel flying", "cancel maybe", "cancel delivered",
 			"cancel nobody", "cancel a --key ''",
+			"cancel --topic orders.> --accepted-to 1h",
 			"cancel --topic orders.> --due-from 2030-01-31T08:00:00Z --due-to 1896076800000", "cancel --all",
 			"cancel --all --key customer-9 --dry-run",
 			"cancel --topic busy.>", "cancel --all --topic failing", "cancel --all --topic down", "cancel --topic ''",

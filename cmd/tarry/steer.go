@@ -150,6 +150,7 @@ func addSelection(cmd *cobra.Command, does string) {
 	flags.String("due-from", "", does+" many: those due at this time or later: RFC 3339, unix milliseconds, or how "+
 		"long from now")
 	flags.String("due-to", "", does+" many: those due at this time or earlier")
+	flags.String("accepted-to", "", "with many: only those that were accepted at this time or earlier, or how long ago")
 	flags.Bool("all", false, does+" many: all that match the other flags, or all if there are none")
 	addMany(cmd)
 }
@@ -229,7 +230,7 @@ func isSet(cmd *cobra.Command, name string) bool {
 
 // selectionFlags are the flags that are fields of a selection.
 func selectionFlags() []string {
-	return []string{"topic", "key", "due-from", "due-to", "all", "dry-run"}
+	return []string{"topic", "key", "due-from", "due-to", "accepted-to", "all", "dry-run"}
 }
 
 // many runs an operation on many messages, whose selection is in the flags with these names, and shows its report; done

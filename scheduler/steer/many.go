@@ -340,6 +340,9 @@ func takes(sel *scheduler.Selection, m *message.Info) bool {
 	if sel.Topic != "" && !scheduler.Matches(sel.Topic, m.Topic) || sel.HasKey && sel.Key != m.Key {
 		return false
 	}
+	if sel.AcceptedTo != 0 && m.UID.Time().UnixMilli() > int64(sel.AcceptedTo) {
+		return false
+	}
 	if sel.Cause == "" {
 		return true
 	}
