@@ -3,6 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"sync"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -114,12 +115,16 @@ type ClockState struct {
 
 // overview says how all does. It answers also while the store, NATS or the election do not.
 func (o *Ops) overview(ctx context.Context, _ *Caller, _ *Nothing) (*Overview, error) {
+	var hour *Hour
+	var wait sync.WaitGroup
+	wait.Go(func() { hour, _ = o.hour(ctx) }) // left out if it cannot be read
 	a := o.Overview(ctx)
+	wait.Wait()
 	a.Conditions = append([]Condition{}, a.Conditions...) // none is a list too
 	a.Namespace, a.Instance, a.Level = o.Namespace, o.Instance, LevelWell
 	a.AsOf, a.Journal.Mode = cmp.Or(a.AsOf, message.Milli(o.Now().UnixMilli())), cmp.Or(o.JournalMode, "off")
-	if h, err := o.hour(ctx); err == nil {
-		a.LastHour = &h.Sum
+	if hour != nil {
+		a.LastHour = &hour.Sum
 	}
 	if len(a.Conditions) > 0 && a.Conditions[0].Level != LevelNote {
 		a.Level = a.Conditions[0].Level

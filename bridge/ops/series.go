@@ -60,8 +60,11 @@ type Hour struct {
 func (o *Ops) hour(ctx context.Context) (*Hour, error) {
 	return o.hours.get(ctx, nil, viewsKeep, o.Timeout, func(ctx context.Context) (*Hour, error) {
 		h, err := o.Hour(ctx)
+		if err != nil {
+			return nil, err
+		}
 		h.Missing = append([]string{}, h.Missing...) // none is a list too
-		return &h, err
+		return &h, nil
 	})
 }
 

@@ -3,6 +3,7 @@ package request
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -13,12 +14,12 @@ import (
 // eventsMost is how many events of a kind are published a second. The rest of a second is one event.
 const eventsMost = 100
 
-// Announce publishes events on tarry.<namespace>.event.<kind>.<topic>, where a topic of - is none, until ctx ends. It
-// uses core NATS, so they arrive at most once.
+// Announce publishes events on tarry.<namespace>.event.<kind>.<topic>, where - stands for none and for a pattern, until
+// ctx ends. It uses core NATS, so they arrive at most once.
 func Announce(ctx context.Context, nc *nats.Conn, namespace string, events *scheduler.Events) error {
 	publish := func(e *scheduler.Event) {
 		topic := e.Topic
-		if topic == "" {
+		if topic == "" || strings.ContainsAny(topic, "*>") {
 			topic = "-"
 		}
 		text, err := json.Marshal(e)

@@ -34,6 +34,7 @@ func TestAnnounce_PublishesByKindAndTopicAndNoFlood(t *testing.T) {
 	events.Of(scheduler.EventDead, &message.Message{UID: "t-1", ID: "order-7", Topic: "orders.remind", Key: "k"},
 		"refused")
 	events.Tell(scheduler.Event{Kind: scheduler.EventLeader, Detail: "leads, term 4"})
+	events.Tell(scheduler.Event{Kind: scheduler.EventWebhook, Topic: "hooks.*", Detail: "its target fails"})
 	for range 700 {
 		events.Of(scheduler.EventLate, &message.Message{UID: "t-2", Topic: "mail"}, "late by 2s")
 	}
@@ -52,7 +53,7 @@ func TestAnnounce_PublishesByKindAndTopicAndNoFlood(t *testing.T) {
 				late += e.N
 			}
 		}
-		if late != 700 || len(subjects) != 4 {
+		if late != 700 || len(subjects) != 5 {
 			return fmt.Errorf("%d late, on %v", late, subjects)
 		}
 		return nil
@@ -62,6 +63,9 @@ func TestAnnounce_PublishesByKindAndTopicAndNoFlood(t *testing.T) {
 		t.Errorf("got %+v", e)
 	}
 	if e := subjects["leader.-"]; e.Detail != "leads, term 4" {
+		t.Errorf("got %+v", e)
+	}
+	if e := subjects["webhook.-"]; e.Topic != "hooks.*" {
 		t.Errorf("got %+v", e)
 	}
 	if e := subjects["late.-"]; e.N < 500 {

@@ -85,9 +85,9 @@ func (p *pace) run(ctx context.Context) error {
 // look adds what was counted since the last look to the minute of that one. It returns all that was counted, and the
 // minute in which it looked.
 func (p *pace) look() (counted, int64) {
-	families, err := p.gather.Gather()
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	families, err := p.gather.Gather() // under the lock: counters never seem to go back
 	at := p.a.clock.Milli()
 	if p.own.Minutes == nil {
 		p.own.Since, p.own.Minutes, p.minute = at, map[int64]tally{}, int64(at)/paceStep

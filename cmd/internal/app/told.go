@@ -94,6 +94,8 @@ type others struct {
 }
 
 func (o *others) known(ctx context.Context) ([]string, error) {
+	ctx, stop := context.WithTimeout(ctx, o.a.callTimeout())
+	defer stop()
 	info, err := o.a.cluster.Cluster(ctx)
 	o.mu.Lock()
 	defer o.mu.Unlock()
