@@ -2,13 +2,14 @@
 // answers.
 import { h } from './vendor/preact.mjs';
 import { act } from './calls.mjs';
+import { Happened } from './s-actions.mjs';
 import { Button, Facts, Ghost, Mark, Name, Notice, num, Rel, S, Section, span, Table, When } from './parts.mjs';
 
-const cluster = ['cluster', {}, 2 * S];
-export const feeds = () => [cluster];
+const cluster = ['cluster', {}, 2 * S], led = ['events', { kind: 'leader', limit: 20 }, 5 * S];
+export const feeds = () => [cluster, led];
 
 export function Cluster({ feed, who, ask }) {
-  const f = feed(...cluster), c = f.data, o = feed('overview').data;
+  const f = feed(...cluster), c = f.data, o = feed('overview').data, past = feed(...led).data;
   const able = c?.instances.some((i) => i.role === 'standby' && i.can_lead);
   return h('div', null,
     h('div', { class: 'head' }, h('h1', null, 'Cluster'),
@@ -19,7 +20,8 @@ export function Cluster({ feed, who, ask }) {
           onClick: () => ask(resign(c.leader.instance)) }, 'Step down…'))),
     f.problem && h(Notice, null, f.problem.message),
     c ? [h(Instances, { c, may: who?.operate, ask }),
-      h('div', { class: 'split' }, h(Checks, { c }), h(Under, { c, o }))]
+      h('div', { class: 'split' }, h(Checks, { c }), h(Under, { c, o })),
+      past && h(Section, { title: 'Who led', note: 'since the instances started' }, h(Happened, past))]
       : !f.problem && h(Ghost));
 }
 

@@ -31,7 +31,11 @@ func (a *App) lead(ctx context.Context, term uint64) error {
 	a.events.Tell(scheduler.Event{Kind: scheduler.EventLeader, Detail: fmt.Sprintf("leads, term %d", term)})
 	err := a.rule(ctx, term, lease)
 	log.Info().AnErr("why", err).Msg("no longer leading")
-	a.events.Tell(scheduler.Event{Kind: scheduler.EventLeader, Detail: fmt.Sprintf("no longer leads, term %d", term)})
+	over := fmt.Sprintf("no longer leads, term %d", term)
+	if err != nil {
+		over += ": " + err.Error()
+	}
+	a.events.Tell(scheduler.Event{Kind: scheduler.EventLeader, Detail: over})
 	if errors.Is(err, scheduler.ErrStaleTerm) {
 		return fmt.Errorf("lead: %w", err)
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -172,6 +173,37 @@ func TestEvents_TellWhatHappened(t *testing.T) {
 		i.happens(kind, away.what+" answers again")
 	}
 	i.happens(scheduler.EventLeader, "leads, term ")
+}
+
+// Whoever steps down says why, and the other says that it leads.
+func TestEvents_TellWhoLedAndWhyNoMore(t *testing.T) {
+	t.Parallel()
+	natsURL, redisAddr, zkAddr := lab.NewNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
+	a := start(t, settings(t, natsURL, redisAddr, zkAddr, "ruled", "a"))
+	a.ready()
+	b := start(t, settings(t, natsURL, redisAddr, zkAddr, "ruled", "b"))
+	b.ready()
+	lab.Eventually(t, 40*time.Second, func() error {
+		if status, text := b.says(http.MethodPost, "/v1/cluster/resign", `{"reason":"kernel"}`); status != http.StatusOK {
+			return fmt.Errorf("%d %s", status, text) // b may not be known to be well yet
+		}
+		return nil
+	})
+	lab.Eventually(t, 40*time.Second, func() error {
+		var all ops.EventList
+		if _, err := a.get("/v1/events?kind=leader", &all); err != nil {
+			return err
+		}
+		var said []string
+		for _, e := range slices.Backward(all.Events) {
+			said = append(said, e.Instance+" "+e.Detail)
+		}
+		want := `^a leads, term \d+; a no longer leads, term \d+: leadership given up: kernel; b leads, term \d+$`
+		if got := strings.Join(said, "; "); !regexp.MustCompile(want).MatchString(got) {
+			return fmt.Errorf("%s", got)
+		}
+		return nil
+	})
 }
 
 // The kinds are a closed list, which the page and the description of the API have.
