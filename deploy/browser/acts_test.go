@@ -185,6 +185,7 @@ topics:
 	p := open(t, server+"/console#/rejected")
 	p.sees(t, `orders.x – invalid_delay: Tarry-Delay "<i>soon</i>" is not a duration`)
 	p.sees(t, "Rejected 1")
+	p.tree(t, "rejected")
 	p.auditAll(t, "#/rejected", "#/topics", "#/cluster")
 	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/rejected"`))
 	p.sees(t, "NATS acknowledged these pushes")
@@ -203,6 +204,7 @@ topics:
 	p.do(t, chromedp.EmulateViewport(1360, 900), chromedp.Evaluate[chromedp.Void](`location.hash = "#/topics"`))
 	p.sees(t, "orders.x 1 ")
 	p.sees(t, "hooks.*: deliver webhook, retry 1h")
+	p.tree(t, "topics")
 	p.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector(".head input").value = "ders.y";
 		document.querySelector(".head input").dispatchEvent(new Event("input"))`))
 	lab.Eventually(t, patience, func() error {
@@ -234,6 +236,7 @@ topics:
 	p.auditAll(t, "#/actions", "#/pull")
 	p.do(t, chromedp.EmulateViewport(1360, 900), chromedp.Evaluate[chromedp.Void](`location.hash = "#/cluster"`))
 	p.sees(t, "dev leads term 1, for ")
+	p.tree(t, "cluster")
 	if off := evaluate[bool](t, p, `document.querySelector(".head button").disabled`); !off {
 		t.Error("the only instance may step down")
 	}
@@ -348,6 +351,7 @@ func TestConsole_RequeuesACause(t *testing.T) {
 	p.sees(t, "12 crm.sync consumer billing: HTTP # from <i>crm</i>")
 	p.do(t, chromedp.Evaluate[chromedp.Void](`document.querySelector(".what").click()`))
 	p.sees(t, "HTTP 511 from <i>crm</i>")
+	p.tree(t, "failed")
 	p.auditAll(t, p.at(t), "#/messages?state=dead&topic="+url.QueryEscape("crm.>"))
 	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/failed"`))
 
@@ -403,6 +407,7 @@ func TestConsole_FreesALease(t *testing.T) {
 	p.sees(t, "Leases of jobs.render the soonest end first")
 	p.sees(t, " in 59m ")
 	p.sees(t, "<i>render</i> 1 r-5 ")
+	p.tree(t, "pull")
 	p.auditAll(t, "#/pull", "#/pull?topic=jobs.render", "#/overview")
 	p.do(t, chromedp.EmulateViewport(1360, 900), chromedp.Evaluate[chromedp.Void](`location.hash = "#/pull"`))
 	p.sees(t, "<i>render</i> 1 r-5 ")
@@ -416,6 +421,7 @@ func TestConsole_FreesALease(t *testing.T) {
 	p.sees(t, " of jobs.thumb died: unknown <i>field</i>")
 	p.click(t, "All")
 	p.sees(t, "anonymous release id t-")
+	p.tree(t, "actions")
 	if p.said() != "" {
 		t.Errorf("went wrong: %s", p.said())
 	}

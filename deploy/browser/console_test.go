@@ -29,7 +29,7 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-var update = flag.Bool("update", false, "take the picture of the README anew")
+var update = flag.Bool("update", false, "take the picture of the README and the trees anew")
 
 // screens are addresses at which a scene is looked at.
 var screens = []string{"#/overview", "#/due?span=hour&at=3", "#/due?span=month", "#/stuck"}
@@ -195,6 +195,7 @@ func TestConsole_ShowsTheFirstMessageUntilItArrives(t *testing.T) {
 	p := open(t, server+"/console")
 	p.sees(t, "All is well, and nothing waits. Push a first message, and watch it here.")
 	p.sees(t, "tarry push demo.hello --delay 20s --body hello --server "+server)
+	p.tree(t, "overview-empty")
 	pushed := time.Now()
 	if out, code := d.Cli(t, "push", "demo.hello", "--delay", "20s", "--body", "hello"); code != 0 {
 		t.Fatal(out)
