@@ -5,6 +5,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
+	"path"
 	"regexp"
 	"slices"
 	"strings"
@@ -201,4 +203,23 @@ func TestConsole_IsServedWhereTheSettingsSaySo(t *testing.T) {
 		}
 	}
 	call(t, on, "GET", "/console?x=1", "").want(t, 400, "unknown_parameter")
+}
+
+// docs/api.md has each route of the API, or the one above it and its last part.
+func TestDocs_HaveEveryRoute(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/api.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := regexp.MustCompile(`{\w+}`) // by different words
+	text := named.ReplaceAllString(string(page), "{}")
+	for _, pattern := range open(t).Patterns() {
+		_, route, _ := strings.Cut(named.ReplaceAllString(pattern, "{}"), " ")
+		above, last := path.Split(route)
+		if strings.HasPrefix(route, "/v1/") && !strings.Contains(text, route) &&
+			!(strings.Contains(text, above) && strings.Contains(text, "`/"+last+"`")) {
+			t.Errorf("docs/api.md has no %s", pattern)
+		}
+	}
 }

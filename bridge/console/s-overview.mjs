@@ -1,6 +1,7 @@
 // Overview: is it well and, if not, why; what left in the last hour and what comes in the next one; what is held here.
 import { h } from './vendor/preact.mjs';
-import { at, link, M, Mark, Name, Notice, num, Rel, S, Section, span, sum, units } from './parts.mjs';
+import { resume } from './s-stuck.mjs';
+import { at, Button, link, M, Mark, Name, Notice, num, Rel, S, Section, span, sum, units } from './parts.mjs';
 import { Happened } from './s-actions.mjs';
 import { Bars, Lateness, worstOf } from './charts.mjs';
 
@@ -38,13 +39,14 @@ function verdict(o, away) {
     : ['All is well, and nothing waits. ', !dead && 'Push a first message, and watch it here.'] };
 }
 
-function Condition({ c }) {
+function Condition({ c, may, ask }) {
   return h('li', { 'data-word': c.word }, h(Mark, { is: marks[c.level], word: c.level }), h('span', null,
     h('bdi', null, c.detail),
     c.by && [', by ', h(Name, null, c.by)],
     c.level !== 'note' && [', for ', h(Rel, { time: c.since, how: 'for' })],
     c.count > 0 && [': ', h('b', null, num(c.count)), c.level === 'held' && ' due'],
-    c.oldest && [', the oldest ', h(Rel, { time: c.oldest, how: 'late' })]));
+    c.oldest && [', the oldest ', h(Rel, { time: c.oldest, how: 'late' })]),
+  may && c.word === 'paused' && h(Button, { onClick: () => ask(resume({ ...c, count: c.count ?? 0 })) }, 'Resume…'));
 }
 
 // Ledger is a column of figures: mark, name, figure, and what else there is to say of it.
@@ -119,7 +121,7 @@ function First() {
     `tarry push demo.hello --delay 20s --body hello${server}\n\ncurl -s ${origin}/v1/messages -d '${message}'`);
 }
 
-export function Overview({ feed, width, wide, away }) {
+export function Overview({ feed, width, wide, away, who, ask }) {
   const o = feed('overview').data, v = verdict(o, away), m = o.messages, past = feed(...series).data;
   const happened = feed(...lately).data?.events;
   const nothing = m && !m.waiting && !m.in_flight && !m.ready && !m.dead && o.level === 'well'
@@ -128,7 +130,8 @@ export function Overview({ feed, width, wide, away }) {
     h('div', { class: `verdict ${v.level}` }, h(Mark, { is: v.mark, size: 26, word: v.level }), h('div', null,
       h('div', { role: 'status' }, h('h1', { class: 'sentence' }, v.text)),
       v.since && h('p', { class: 'note' }, 'for ', h(Rel, { time: v.since, how: 'for' })),
-      v.rest.length > 0 && h('ul', { class: 'also' }, v.rest.map((c) => h(Condition, { c, key: c.word + c.name }))))),
+      v.rest.length > 0 && h('ul', { class: 'also' }, v.rest.map((c) =>
+        h(Condition, { c, may: who?.operate, ask, key: c.word + c.name }))))),
     nothing ? h(First)
       : h(Tide, { f: feed(...forecast), past: past && sum(past.delivered) > 0 && past, width, wide }),
     h(Ledgers, { o }),

@@ -243,6 +243,9 @@ topics:
 	p.sees(t, "What may leave, leaves on time. 82 due messages are held back.")
 	p.sees(t, "mail.welcome is paused, by 127.0.0.1, for ")
 	p.sees(t, "the rate of mail.* makes some 2m 2")
+	p.click(t, "Resume…")
+	p.sees(t, "Resume mail.welcome? 41 messages are due, and leave at once")
+	p.click(t, "Back")
 	if *update {
 		p.do(t, chromedp.EmulateViewport(1200, 560))
 		p.picture(t, "../../docs/console.png")
