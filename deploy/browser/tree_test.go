@@ -116,6 +116,9 @@ func (p *page) speaks(t *testing.T) string {
 		walk(top, 0, false)
 	}
 	said := b.String()
+	for _, list := range []string{"Lately", "What happened"} { // on a busy machine more happens
+		said, _, _ = strings.Cut(said, fmt.Sprintf("  sectionheader\n    heading %q\n", list))
+	}
 	for _, c := range changing {
 		said = c.part.ReplaceAllString(said, c.kind)
 	}
