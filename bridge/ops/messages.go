@@ -3,9 +3,11 @@ package ops
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/message"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
@@ -28,9 +30,26 @@ func (o *Ops) get(ctx context.Context, by *Caller, in *Named) (*Info, error) {
 	}
 	if !by.MaySee() { // a caller that may only push sees its message's outcome
 		info.Headers, info.Body = nil, nil
+	} else if !info.State.Kept() {
+		o.addContent(ctx, &info)
 	}
 	by.Version = info.Version
 	return new(InfoOf(&info)), nil
+}
+
+// contentWithin bounds how long the journal is asked for a content, without which the answer is whole but for that.
+const contentWithin = time.Second
+
+// addContent adds headers and body of a message that has ended, of which the store keeps neither and the journal both.
+func (o *Ops) addContent(ctx context.Context, info *message.Info) {
+	if o.Journal == nil {
+		return
+	}
+	ctx, stop := context.WithTimeout(ctx, contentWithin)
+	defer stop()
+	if r, err := o.Journal.Whole(ctx, info.UID); err == nil {
+		info.Headers, info.Body = r.Headers, r.Body
+	}
 }
 
 // cancel cancels a message and answers with the actual outcome.
