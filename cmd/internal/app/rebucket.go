@@ -147,7 +147,8 @@ func (r *rebucket) work(ctx context.Context, term uint64) error {
 	return nil
 }
 
-// empty writes what the outboxes hold to the journal. Buckets that an unfinished change holds are empty.
+// empty writes what the outboxes hold to the journal. Buckets that an unfinished change holds are empty, and so are
+// those that it had certified by its end: no instance has used them since, as none starts.
 func (r *rebucket) empty(ctx context.Context) (err error) {
 	if r.journal.prepare != nil {
 		err = r.journal.prepare(ctx)
@@ -163,7 +164,7 @@ func (r *rebucket) empty(ctx context.Context) (err error) {
 		if err = errors.Join(err, failed, again); err == nil && len(left)+len(apart) > 0 {
 			err = errors.New("it has changes that are not in the journal (docs/journal.md)")
 		}
-		if errors.Is(err, scheduler.ErrUncertified) && !r.fresh {
+		if !r.fresh && (errors.Is(err, scheduler.ErrUncertified) || errors.Is(err, errUnfit)) {
 			err = nil
 		} else if err != nil {
 			return fmt.Errorf("outbox of bucket %d: %w", bucket, err)

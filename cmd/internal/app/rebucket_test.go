@@ -3,10 +3,12 @@ package app_test
 import (
 	"errors"
 	"net/http"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/cmd/internal/app"
@@ -18,10 +20,10 @@ import (
 // bucket of old, and ends.
 func TestRebucket_EndsAnInstanceThatZooKeeperDoesNotSee(t *testing.T) {
 	t.Parallel()
-	natsSrv, zkSrv, redis := lab.NewNATS(t), lab.SharedZooKeeper(t), lab.NewRedis(t)
+	natsSrv, zkSrv, server := lab.NewNATS(t), lab.SharedZooKeeper(t), lab.NewRedis(t)
 	proxy := lab.NewProxy(t, zkSrv.Addr)
 	options := app.Options{Version: "test", Log: zerolog.Nop()}
-	a, err := app.New(t.Context(), settings(t, natsSrv.URL(), redis.Addr, proxy.Addr, "sleeps", "a"), options)
+	a, err := app.New(t.Context(), settings(t, natsSrv.URL(), server.Addr, proxy.Addr, "sleeps", "a"), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +45,7 @@ func TestRebucket_EndsAnInstanceThatZooKeeperDoesNotSee(t *testing.T) {
 	}
 	proxy.Cut()
 	lab.Eventually(t, 30*time.Second, func() error { // its session must be over
-		_, err := app.Rebucket(t.Context(), settings(t, natsSrv.URL(), redis.Addr, zkSrv.Addr, "sleeps", "c"), 7, options,
+		_, err := app.Rebucket(t.Context(), settings(t, natsSrv.URL(), server.Addr, zkSrv.Addr, "sleeps", "c"), 7, options,
 			func(int) {})
 		return err
 	})
@@ -62,5 +64,41 @@ func TestRebucket_EndsAnInstanceThatZooKeeperDoesNotSee(t *testing.T) {
 				t.Fatal("it goes on")
 			}
 		}
+	}
+}
+
+// A rebucket that is killed at its end has certified the new buckets, and not recorded their number. It can be run
+// again, to another number too, and the instances start with that.
+func TestRebucket_GoesOnAfterItWasKilledAtItsEnd(t *testing.T) {
+	t.Parallel()
+	natsSrv, zkSrv, server := lab.NewNATS(t), lab.SharedZooKeeper(t), lab.NewRedis(t)
+	options := app.Options{Version: "test", Log: zerolog.Nop()}
+	cfg := journaled(settings(t, natsSrv.URL(), server.Addr, zkSrv.Addr, "killed-late", "a"), "async",
+		"sqlite:"+filepath.Join(t.TempDir(), "journal.db"))
+	a := start(t, cfg)
+	a.ready()
+	a.push(`{"topic":"orders","delay":"1h","id":"kept"}`)
+	a.stop()
+	rebucket := func(to int) {
+		t.Helper()
+		lab.Eventually(t, 30*time.Second, func() error { // its registration must be over
+			_, err := app.Rebucket(t.Context(), cfg, to, options, func(int) {})
+			return err
+		})
+	}
+	rebucket(8)
+	rdb := redis.NewClient(&redis.Options{Addr: server.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	for _, key := range rdb.Keys(t.Context(), "{killed-late*}:meta").Val() {
+		if err := rdb.HSet(t.Context(), key, "buckets", "8 to 8").Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	rebucket(7)
+	cfg.Buckets = 7
+	b := start(t, cfg)
+	b.ready()
+	if status, text := b.says(http.MethodGet, "/v1/messages/kept", ""); status != http.StatusOK {
+		t.Errorf("what it held: %d %s", status, text)
 	}
 }
