@@ -17,6 +17,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Config configures a Server. Where a field says so, its zero value means a default.
@@ -130,7 +131,7 @@ func New(cfg Config) (*Server, error) {
 	}
 	if cfg.Events == nil {
 		cfg.Events = func(context.Context) ([]scheduler.Event, []string, error) { return nil, nil, nil }
-		cfg.Actions = func(context.Context) ([]ops.Action, []string, error) { return nil, nil, nil }
+		cfg.Actions = func(context.Context) ([]record.Action, []string, error) { return nil, nil, nil }
 	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now

@@ -181,6 +181,33 @@ func TestCalls_AnswerAsHTTPDoes(t *testing.T) {
 	if lines := strings.Count(d.log.String(), "operator action"); lines != 11+2*3 {
 		t.Errorf("%d lines in the log, want one a call, and one for each over HTTP", lines)
 	}
+	call(t, d, "POST", "/v1/messages/a/release", "").want(t, 200, "")
+	wantBegunAndEnded(t, w.journal)
+}
+
+// wantBegunAndEnded requires that the journal has each action of each audited operation twice: before it was done, with
+// what it is on, and after.
+func wantBegunAndEnded(t *testing.T, j *journal) {
+	t.Helper()
+	whats, begun := map[string]bool{}, map[string]record.Action{}
+	for _, a := range j.acts {
+		first, known := begun[a.ID]
+		switch {
+		case known == !a.Ended, a.ID == "", a.At == 0, a.Who == "", a.From == "":
+			t.Errorf("%+v after %+v", a, first)
+		case a.Ended:
+			if delete(begun, a.ID); a.At != first.At || len(first.On) > len(a.On) || a.What == "pause" &&
+				first.On["topic"] != "orders.>" {
+				t.Errorf("began as %+v, and ended as %+v", first, a)
+			}
+		default:
+			whats[a.What], begun[a.ID] = true, a
+		}
+	}
+	want := "cancel forget pause purge redeliver release requeue requeue rejects reschedule resign restore resume verify"
+	if got := strings.Join(slices.Sorted(maps.Keys(whats)), " "); got != want || len(begun) > 0 {
+		t.Errorf("got %s, want %s; not ended: %v", got, want, begun)
+	}
 }
 
 func TestCalls_RefuseWhatCannotBeMeant(t *testing.T) {

@@ -20,6 +20,7 @@ type journal struct {
 	changes   []record.Change
 	forecasts []record.Forecast
 	rejects   []scheduler.Rejected
+	acts      []record.Action // in the order of their records
 	lag       record.Lag
 	err       error
 	lagErr    error
@@ -91,6 +92,24 @@ func (j *journal) List(_ context.Context, q record.RecordQuery) (page []record.R
 		}
 	}
 	return page, j.err
+}
+
+// Act keeps each record of an action.
+func (j *journal) Act(_ context.Context, a *record.Action) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.acts = append(j.acts, *a)
+}
+
+func (j *journal) Actions(_ context.Context, q record.ActionQuery) (found []record.Action, err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	for i := range j.acts {
+		if q.Takes(&j.acts[i]) {
+			found = append(found, j.acts[i])
+		}
+	}
+	return found, j.err
 }
 
 func (j *journal) Forecast(_ context.Context, q record.ForecastQuery) ([]record.Forecast, error) {

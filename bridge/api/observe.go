@@ -113,6 +113,6 @@ func (l gatherLog) Println(v ...any) {
 // audited writes the log line of a request that is an operator's action.
 func (o *observed) audited(took time.Duration) {
 	if o.by != nil {
-		o.s.ops.Acted(o.by, o.status, took)
+		o.s.ops.Acted(o.r.Context(), o.by, o.status, took)
 	}
 }

@@ -65,7 +65,7 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Events":          ops.EventList{},
 		"Event":           scheduler.Event{},
 		"Actions":         ops.ActionList{},
-		"Action":          ops.Action{},
+		"Action":          record.Action{},
 		"Instance":        ops.Instance{},
 		"Ready":           ops.Ready{},
 		"Reject":          ops.Rejected{},

@@ -1,17 +1,25 @@
-// Actions: what operators did, and what happened meanwhile, on all instances since they started.
+// Actions: what operators did, page by page, and what happened lately.
 import { h } from './vendor/preact.mjs';
-import { at, Ghost, link, list, Mark, Name, Notice, num, S, Section, Table, to } from './parts.mjs';
+import { at, Button, Ghost, link, list, Mark, Name, Notice, num, S, Section, Table, to } from './parts.mjs';
 
-const actions = ['actions', { limit: 200 }, 5 * S], events = ['events', { limit: 200 }, 5 * S];
-export const feeds = () => [actions, events];
+const events = ['events', { limit: 200 }, 5 * S];
+const actions = (query) => {
+  const cursor = query.get('cursor'); // a further page stands still
+  return ['actions', cursor ? { limit: 100, cursor } : { limit: 100 }, cursor ? Infinity : 5 * S];
+};
+export const feeds = (query) => [actions(query), events];
 
-export function Actions({ feed }) {
-  const [a, e] = [actions, events].map((f) => feed(...f)), note = 'since the instances started; the log has all of it';
+export function Actions({ feed, query, go, who }) {
+  const [a, e] = [actions(query), events].map((f) => feed(...f));
+  const note = who?.journal === 'off' && 'since the instances started; the log has all of it';
   return h('div', null,
     h('div', { class: 'head' }, h('h1', null, 'Actions')),
     (a.problem ?? e.problem) && h(Notice, null, (a.problem ?? e.problem).message),
-    a.data ? h(Section, { title: 'What operators did', note }, h(Done, a.data)) : !a.problem && h(Ghost),
-    e.data && h(Section, { title: 'What happened' }, h(Happened, e.data)));
+    a.data ? h(Section, { title: 'What operators did', note }, h(Done, a.data), h('p', { class: 'note more' },
+      a.data.cursor && h(Button, { onClick: () => go({ cursor: a.data.cursor }) }, 'Earlier'),
+      query.get('cursor') && [' ', h('button', { type: 'button', class: 'plain', onClick: () => go({ cursor: null }) },
+        'the last ones')])) : !a.problem && h(Ghost),
+    e.data && h(Section, { title: 'What happened', note: 'since the instances started' }, h(Happened, e.data)));
 }
 
 const Missing = ({ missing }) => missing.length > 0 && h(Notice, null, 'Without what ',
@@ -23,10 +31,11 @@ function Done({ actions, missing }) {
     head: [['When'], ['Who'], ['What'], ['On what'], ['Outcome'], ['From', 'wide'], ['At', 'wide']],
     rows: actions.map((a) => {
       const { matched, done, failed, ids, ...on } = a.on, count = done ?? ids;
-      return { key: a.at + a.who + a.what + a.instance, cells: [h('b', null, h('time', { title: a.at }, at(a.at))),
+      return { key: a.id, cells: [h('b', null, h('time', { title: a.at }, at(a.at))),
         h(Name, null, a.who), a.what, Object.entries(on).filter(([, value]) => value !== '' && value !== false)
           .map(([name, value], i) => [i > 0 && ', ', `${name.replaceAll('_', ' ')} `, h(Name, null, String(value))]),
-        a.problem ? [h(Mark, { is: 'dead' }), a.problem.replaceAll('_', ' ')]
+        !a.ended ? [h(Mark, { is: 'unsure' }), 'runs, or its instance died']
+          : a.problem ? [h(Mark, { is: 'dead' }), a.problem.replaceAll('_', ' ')]
           : [h(Mark, { is: a.dry_run ? 'gone' : 'done' }), a.dry_run ? `tried out: ${num(matched ?? 0)}`
             : count === undefined ? 'done' : `${num(count)} done${failed ? `, ${num(failed)} failed` : ''}`],
         h(Name, null, a.from), h(Name, null, a.instance)] };

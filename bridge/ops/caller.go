@@ -3,6 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"fmt"
 	"maps"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Token is a caller, known by the hash of its token. Operate includes read.
@@ -219,23 +221,22 @@ func (o *Ops) Permitted(ctx context.Context, by *Caller, ref scheduler.Ref) (sch
 // right is audited, regardless of the outcome. The line is written after the answer, since it holds the outcome. It
 // contains the parameters and, for an operation on many messages, the number of changed messages, but never a body.
 type Audit struct {
-	what string // "restore"; empty where the request was refused before it was understood
-	dry  bool
-	word string // of the problem that was answered
-	on   map[string]any
+	record.Action
+	by    *Caller
+	begun bool
 }
 
 // Audit names the operation that a request asks for. Parameters added to the result appear in the line.
 func (by *Caller) Audit(what string, dry bool) *Audit {
-	by.audit.what, by.audit.dry, by.audit.on = what, dry, map[string]any{}
+	by.audit.by, by.audit.What, by.audit.DryRun, by.audit.On = by, what, dry, map[string]any{}
 	return &by.audit
 }
 
 // Refused notes the word that a request is answered with.
-func (by *Caller) Refused(word string) { by.audit.word = word }
+func (by *Caller) Refused(word string) { by.audit.Problem = word }
 
 func (a *Audit) with(name string, value any) *Audit {
-	a.on[name] = value
+	a.On[name] = value
 	return a
 }
 
@@ -255,27 +256,51 @@ func (a *Audit) time(name string, ms int64) {
 	}
 }
 
-// Acted writes the line of an operator's action, and keeps the action for those who ask what was done.
-func (o *Ops) Acted(by *Caller, status int, took time.Duration) {
-	a := &by.audit
-	line := o.Log.Info().Str("who", by.Name()).Str("remote", by.Address).Str("route", by.Route)
-	if a.what != "" {
-		line.Str("operation", a.what).Bool("dry_run", a.dry)
-	}
-	for _, name := range slices.Sorted(maps.Keys(a.on)) {
-		line.Any(name, a.on[name])
-	}
-	if a.word != "" {
-		line.Str("problem", a.word)
-	}
-	line.Int("status", status).Dur("took", took).Msg("operator action")
-	if a.on == nil {
-		a.on = map[string]any{}
+// actWithin bounds the record of an action, which it must not hold up.
+const actWithin = time.Second
+
+// Begin records an action before it is done. The journal then has it even if this instance dies meanwhile. An action is
+// done also if the journal does not answer: the log has it.
+func (o *Ops) Begin(ctx context.Context, a *Audit) {
+	a.ID, a.At, a.begun = rand.Text(), message.Milli(o.Now().UnixMilli()), true
+	o.act(ctx, a)
+}
+
+func (o *Ops) act(ctx context.Context, a *Audit) {
+	one := a.Action
+	one.Who, one.From, one.Instance = a.by.Name(), a.by.Address, o.Instance
+	if one.On = maps.Clone(one.On); one.On == nil {
+		one.On = map[string]any{}
 	}
 	if o.Act != nil {
-		o.Act(Action{At: message.Milli(o.Now().UnixMilli()), Who: by.Name(), From: by.Address, Instance: o.Instance,
-			What: cmp.Or(a.what, by.Route), DryRun: a.dry, On: a.on, Problem: a.word, TookMS: took.Milliseconds()})
+		o.Act(one)
 	}
+	if o.Journal != nil && a.begun {
+		ctx, stop := context.WithTimeout(context.WithoutCancel(ctx), actWithin)
+		defer stop()
+		o.Journal.Act(ctx, &one)
+	}
+}
+
+// Acted writes the line of an operator's action, and keeps the action for those who ask what was done.
+func (o *Ops) Acted(ctx context.Context, by *Caller, status int, took time.Duration) {
+	a := &by.audit
+	line := o.Log.Info().Str("who", by.Name()).Str("remote", by.Address).Str("route", by.Route)
+	if a.What != "" {
+		line.Str("operation", a.What).Bool("dry_run", a.DryRun)
+	}
+	for _, name := range slices.Sorted(maps.Keys(a.On)) {
+		line.Any(name, a.On[name])
+	}
+	if a.Problem != "" {
+		line.Str("problem", a.Problem)
+	}
+	line.Int("status", status).Dur("took", took).Msg("operator action")
+	if !a.begun { // refused before it was understood, which only this instance keeps
+		a.by, a.ID, a.At, a.What = by, rand.Text(), message.Milli(o.Now().UnixMilli()), cmp.Or(a.What, by.Route)
+	}
+	a.Ended, a.TookMS = true, took.Milliseconds()
+	o.act(ctx, a)
 }
 
 // Ref returns the message that a request names, which it never is if the caller may not see it.

@@ -52,7 +52,7 @@ type Reason struct {
 
 // resign makes the leader step down, for maintenance, and answers once it has.
 func (o *Ops) resign(ctx context.Context, by *Caller, in *Reason) (map[string]bool, error) {
-	by.Audit("resign", false).Str("reason", in.Reason)
+	o.Begin(ctx, by.Audit("resign", false).Str("reason", in.Reason))
 	err := o.Cluster.Resign(ctx, in.Reason)
 	if errors.Is(err, ErrNotLeader) {
 		err = o.notLeader(ctx, err)
@@ -67,7 +67,7 @@ type InstanceName struct {
 
 // forget removes an instance that is gone from those that are listed.
 func (o *Ops) forget(ctx context.Context, by *Caller, in *InstanceName) (map[string]bool, error) {
-	by.Audit("forget", false).Str("instance", in.Instance)
+	o.Begin(ctx, by.Audit("forget", false).Str("instance", in.Instance))
 	return map[string]bool{"forgotten": true}, o.Cluster.Forget(ctx, in.Instance)
 }
 

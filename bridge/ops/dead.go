@@ -218,7 +218,7 @@ func (o *Ops) orderly(ctx context.Context, by *Caller, in *DeadOrder, what strin
 		if err != nil {
 			return nil, err
 		}
-		return many(ctx, by, kind, what, selected,
+		return o.many(ctx, by, kind, what, selected,
 			func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 				return all(ctx, selected, progress)
 			})
@@ -230,12 +230,12 @@ func (o *Ops) orderly(ctx context.Context, by *Caller, in *DeadOrder, what strin
 		if err != nil {
 			return nil, err
 		}
-		by.Audit(what, false).Str("id", *in.ID)
+		o.Begin(ctx, by.Audit(what, false).Str("id", *in.ID))
 		done, err := one(ctx, ref)
 		done.ID = *in.ID
 		return done, err
 	}
-	by.Audit(what, false).Int("ids", len(in.IDs))
+	o.Begin(ctx, by.Audit(what, false).Int("ids", len(in.IDs)))
 	results := make([]any, len(in.IDs))
 	each := func(id string) any {
 		ref, err := Ref(Named{ID: id})

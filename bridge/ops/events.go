@@ -7,7 +7,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/wire"
 	"github.com/tarry-mq/tarry/scheduler"
-	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // EventsAsked asks what happened.
@@ -32,9 +32,9 @@ type EventList struct {
 
 // ActionsAsked asks what operators did.
 type ActionsAsked struct {
-	Who   *string `json:"who"`  // whose token; nil for all
-	What  *string `json:"what"` // the operation; nil for all
-	Limit *int    `json:"limit"`
+	Page
+	Who  *string `json:"who"`  // whose token; nil for all
+	What *string `json:"what"` // the operation; nil for all
 }
 
 func (in *ActionsAsked) check() error {
@@ -47,24 +47,16 @@ func (in *ActionsAsked) check() error {
 	return nil
 }
 
-// ActionList is what operators did, the last first. Each instance keeps its last actions.
+// ActionList is what operators did, the last first: what the journal has, and each instance's last actions. Cursor asks
+// for the next page; the last page has none.
 type ActionList struct {
-	Actions []Action `json:"actions"`
-	Missing []string `json:"missing"` // instances that did not answer
+	Actions []record.Action `json:"actions"`
+	Missing []string        `json:"missing"` // instances that did not answer, or the journal
+	Cursor  string          `json:"cursor,omitempty"`
 }
 
-// Action is what an operator did, as the log has it.
-type Action struct {
-	At       message.Milli  `json:"at"`
-	Who      string         `json:"who"`
-	From     string         `json:"from"` // its address
-	Instance string         `json:"instance"`
-	What     string         `json:"what"`
-	DryRun   bool           `json:"dry_run,omitempty"`
-	On       map[string]any `json:"on"`                // on what, and how much of it was done
-	Problem  string         `json:"problem,omitempty"` // the word of the refusal, empty if it was done
-	TookMS   int64          `json:"took_ms"`
-}
+// missingJournal stands for the journal among what did not answer.
+const missingJournal = "the journal"
 
 // eventsOf returns the events of all instances that are asked for.
 func (o *Ops) eventsOf(ctx context.Context, _ *Caller, in *EventsAsked) (*EventList, error) {
@@ -78,13 +70,49 @@ func (o *Ops) eventsOf(ctx context.Context, _ *Caller, in *EventsAsked) (*EventL
 }
 
 func (o *Ops) actionsOf(ctx context.Context, _ *Caller, in *ActionsAsked) (*ActionList, error) {
-	all, err := o.actions.get(ctx, nil, viewsKeep, o.Timeout, func(ctx context.Context) (a ActionList, err error) {
+	q := record.ActionQuery{Limit: in.limit() + 1} // one more shows that there is a next page
+	if in.Who != nil {
+		q.Who = *in.Who
+	}
+	if in.What != nil {
+		q.What = *in.What
+	}
+	mark := q.Who + "\x00" + q.What
+	after, err := in.open(listActions, mark)
+	if err != nil {
+		return nil, err
+	}
+	if after != "" {
+		if _, err := fmt.Sscanf(after, "%d %s", &q.Before, &q.BeforeID); err != nil {
+			return nil, badCursor(*in.Cursor)
+		}
+	}
+	told, err := o.actions.get(ctx, nil, viewsKeep, o.Timeout, func(ctx context.Context) (a ActionList, err error) {
 		a.Actions, a.Missing, err = o.Actions(ctx)
 		return a, err
 	})
-	return &ActionList{first(all.Actions, in.Limit, func(a *Action) bool {
-		return (in.Who == nil || a.Who == *in.Who) && (in.What == nil || a.What == *in.What)
-	}), append([]string{}, all.Missing...)}, err
+	if err != nil {
+		return nil, err
+	}
+	a := &ActionList{Actions: []record.Action{}, Missing: append([]string{}, told.Missing...)}
+	for i := range told.Actions {
+		if q.Takes(&told.Actions[i]) {
+			a.Actions = append(a.Actions, told.Actions[i])
+		}
+	}
+	if o.Journal != nil {
+		written, err := o.Journal.Actions(ctx, q)
+		if a.Actions = append(a.Actions, written...); err != nil {
+			a.Missing = append(a.Missing, missingJournal)
+		}
+	}
+	slices.SortFunc(a.Actions, func(x, y record.Action) int { return x.Compare(&y) })
+	a.Actions = slices.CompactFunc(a.Actions, func(x, y record.Action) bool { return x.ID == y.ID })
+	if len(a.Actions) >= q.Limit {
+		last := &a.Actions[q.Limit-2]
+		a.Actions, a.Cursor = a.Actions[:q.Limit-1], seal(listActions, mark, fmt.Sprintf("%d %s", last.At, last.ID))
+	}
+	return a, nil
 }
 
 // first returns the first of those that are wanted.

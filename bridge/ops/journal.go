@@ -38,7 +38,8 @@ type Restore struct {
 func (o *Ops) restore(ctx context.Context, by *Caller, in *Restore) (any, error) {
 	request := record.RestoreRequest{Topic: in.Topic, Overdue: in.Overdue == nil || *in.Overdue, DryRun: in.DryRun,
 		Rate: in.Rate}
-	by.Audit("restore", in.DryRun).Bool("overdue", request.Overdue).Str("topic", in.Topic).Int("rate", in.Rate)
+	o.Begin(ctx, by.Audit("restore", in.DryRun).Bool("overdue", request.Overdue).Str("topic", in.Topic).Int("rate",
+		in.Rate))
 	return long(ctx, by, o.restoring, func(r *record.RestoreReport) any { r.DryRun = in.DryRun; return r },
 		func(ctx context.Context, progress func(record.RestoreReport)) (record.RestoreReport, error) {
 			return o.Journal.Restore(ctx, request, progress)
@@ -53,7 +54,7 @@ type Verify struct {
 
 // verify compares the store with the journal, and repairs or revives if requested.
 func (o *Ops) verify(ctx context.Context, by *Caller, in *Verify) (any, error) {
-	by.Audit("verify", *in == Verify{}).Bool("revive", in.Revive)
+	o.Begin(ctx, by.Audit("verify", *in == Verify{}).Bool("revive", in.Revive))
 	return long(ctx, by, o.verifying, verified,
 		func(ctx context.Context, progress func(record.VerifyReport)) (record.VerifyReport, error) {
 			counts := progress
@@ -103,7 +104,7 @@ func (o *Ops) redeliver(ctx context.Context, by *Caller, in *Redeliver) (any, er
 	}
 	// rounded down, because the range begins there
 	request := record.RedeliverRequest{Since: message.Milli(since.UnixMilli()), Topic: in.Topic, DryRun: in.DryRun}
-	by.Audit("redeliver", in.DryRun).Str("since", FormatTime(int64(request.Since))).Str("topic", in.Topic)
+	o.Begin(ctx, by.Audit("redeliver", in.DryRun).Str("since", FormatTime(int64(request.Since))).Str("topic", in.Topic))
 	return long(ctx, by, o.redelivering, func(r *record.RedeliverReport) any { r.DryRun = in.DryRun; return r },
 		func(ctx context.Context, progress func(record.RedeliverReport)) (record.RedeliverReport, error) {
 			return o.Journal.Redeliver(ctx, request, progress)

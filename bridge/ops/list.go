@@ -426,6 +426,7 @@ const (
 	listTopics   = "topics"
 	listLeases   = "leases"
 	listRejects  = "rejects"
+	listActions  = "actions"
 )
 
 // seal returns a cursor, or "" where nothing is next.

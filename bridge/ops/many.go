@@ -150,7 +150,7 @@ func (o *Ops) cancelMany(ctx context.Context, by *Caller, in *Selection) (any, e
 	if err != nil {
 		return nil, err
 	}
-	return many(ctx, by, o.canceling, "cancel", selected,
+	return o.many(ctx, by, o.canceling, "cancel", selected,
 		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 			return o.Service.CancelMany(ctx, selected, progress)
 		})
@@ -185,14 +185,14 @@ func (o *Ops) rescheduleMany(ctx context.Context, by *Caller, in *RescheduleMany
 	if err != nil {
 		return nil, err
 	}
-	return many(ctx, by, o.rescheduling, "reschedule", selected,
+	return o.many(ctx, by, o.rescheduling, "reschedule", selected,
 		func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 			return o.Service.RescheduleMany(ctx, selected, in.edit(), progress)
 		})
 }
 
 // many runs an operation on the selected messages.
-func many(ctx context.Context, by *Caller, kind exclusive, what string, selected scheduler.Selection,
+func (o *Ops) many(ctx context.Context, by *Caller, kind exclusive, what string, selected scheduler.Selection,
 	do counted) (any, error) {
 	line := by.Audit(what, selected.DryRun).Str("topic", selected.Topic)
 	if selected.HasKey {
@@ -204,6 +204,7 @@ func many(ctx context.Context, by *Caller, kind exclusive, what string, selected
 	line.time("accepted_to", int64(selected.AcceptedTo))
 	line.time("from", int64(selected.From))
 	line.time("to", int64(selected.To))
+	o.Begin(ctx, line)
 	form := func(r *scheduler.Report) any { return ReportOf(*r, selected.DryRun) }
 	return long(ctx, by, kind, form, func(ctx context.Context, progress func(scheduler.Report)) (scheduler.Report, error) {
 		report, err := do(ctx, progress)

@@ -151,7 +151,7 @@ func (o *Ops) release(ctx context.Context, by *Caller, in *Release) (*Info, erro
 	if err != nil {
 		return nil, err
 	}
-	by.Audit("release", false).Str("id", in.ID)
+	o.Begin(ctx, by.Audit("release", false).Str("id", in.ID))
 	if ref, err = o.Permitted(ctx, by, ref); err != nil {
 		return nil, err
 	}
@@ -172,7 +172,7 @@ func (o *Ops) restoreOne(ctx context.Context, by *Caller, in *RestoreOne) (*reco
 	if err != nil {
 		return nil, err
 	}
-	by.Audit("restore", in.DryRun).Str("id", in.ID)
+	o.Begin(ctx, by.Audit("restore", in.DryRun).Str("id", in.ID))
 	if ref.UID == "" || ref.Topic != "" { // a question, which takes nothing of the time of the restore
 		asking, enough := context.WithTimeout(ctx, o.Timeout)
 		defer enough()

@@ -258,7 +258,7 @@ func (o *Ops) Call(ctx context.Context, op *Operation, as *Token, request []byte
 			by.Refused(p.Word)
 		}
 		if op.Right.Audited() {
-			o.Acted(by, status, time.Since(began))
+			o.Acted(ctx, by, status, time.Since(began))
 		}
 	}()
 	if !op.Long {

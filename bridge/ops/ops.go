@@ -8,6 +8,7 @@ import (
 	"github.com/rs/zerolog"
 
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // Config configures Ops. Where a field says so, its zero value means a default.
@@ -37,9 +38,9 @@ type Config struct {
 	// Events and Actions read what happened on all instances, and what operators did there, the last first, and which
 	// instances did not answer.
 	Events  func(ctx context.Context) (all []scheduler.Event, missing []string, err error)
-	Actions func(ctx context.Context) (all []Action, missing []string, err error)
+	Actions func(ctx context.Context) (all []record.Action, missing []string, err error)
 	// Act takes what an operator did; nil for nobody.
-	Act func(Action)
+	Act func(record.Action)
 	// Clocks returns an error while no majority of clocks votes, for cluster. nil returns none.
 	Clocks func() error
 

@@ -40,6 +40,10 @@ type Journal interface {
 	List(ctx context.Context, q record.RecordQuery) ([]record.Record, error)
 	// Forecast counts the waiting messages that fall due, by step; empty steps may be missing.
 	Forecast(ctx context.Context, q record.ForecastQuery) ([]record.Forecast, error)
+	// Act records what an operator does, before and after it. It is done also if the journal does not answer.
+	Act(ctx context.Context, a *record.Action)
+	// Actions returns a page of what operators did, the last first.
+	Actions(ctx context.Context, q record.ActionQuery) ([]record.Action, error)
 	// Lag returns the changes that are not yet in the journal, over all buckets.
 	Lag(ctx context.Context) (record.Lag, error)
 	Restore(ctx context.Context, req record.RestoreRequest,

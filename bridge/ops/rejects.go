@@ -139,6 +139,7 @@ func (o *Ops) requeueRejects(ctx context.Context, by *Caller, in *RejectOrder) (
 		all = once(all)
 		line.Int("sequences", len(all))
 	}
+	o.Begin(ctx, line)
 	hold := func(bytes int64) error {
 		if o.Hold == nil {
 			return nil

@@ -78,14 +78,14 @@ type Pattern struct {
 // pause holds back the due messages of topics that match a pattern. Pausing again replaces who paused it and since
 // when.
 func (o *Ops) pause(ctx context.Context, by *Caller, in *Pattern) (*Paused, error) {
-	by.Audit("pause", false).Str("topic", in.Topic)
+	o.Begin(ctx, by.Audit("pause", false).Str("topic", in.Topic))
 	inEffect, err := o.Service.Pause(ctx, in.Topic, by.who())
 	return &Paused{Pattern: in.Topic, Paused: true, By: by.who(), InEffect: inEffect}, err
 }
 
 // resume ends the pause of exactly this pattern.
 func (o *Ops) resume(ctx context.Context, by *Caller, in *Pattern) (*Paused, error) {
-	by.Audit("resume", false).Str("topic", in.Topic)
+	o.Begin(ctx, by.Audit("resume", false).Str("topic", in.Topic))
 	found, inEffect, err := o.Service.Resume(ctx, in.Topic)
 	if err == nil && !found {
 		err = Refuse(http.StatusNotFound, WordNotPaused,

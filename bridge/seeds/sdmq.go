@@ -356,7 +356,7 @@ func (s *sdmq) restoreOne(w http.ResponseWriter, r *http.Request) (own, error) {
 		return own{}, ops.Refuse(http.StatusConflict, "already_"+is.State.String(),
 			"the message ended as %s; one that was deleted can be restored", is.State)
 	}
-	api.CallerOf(r).Audit("restore", false).Str("id", id)
+	s.ops.Begin(ctx, api.CallerOf(r).Audit("restore", false).Str("id", id))
 	asking, enough := context.WithTimeout(r.Context(), s.ops.Timeout)
 	defer enough()
 	m, err := s.ops.Journal.Whole(asking, is.UID)

@@ -59,24 +59,29 @@ func newActions(o outside) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "actions",
 		Short: "List what operators did, the last first",
-		Long: `List what operators did, the last first, with what it was done to and how much of it was done. Each instance
-keeps the last 300 actions since it started; the log has all of them.`,
+		Long: `List what operators did, the last first, with what it was done to and how much of it was done, from the
+journal. Where it is off, from what each instance keeps: its last 300 actions since it started; the log has all of
+them. The outcome of an action is unknown until it has ended, and for good where its instance died.
+
+It shows one page or, with --all, every page. --json prints each page as one line; to get the next page, pass its cursor
+to --cursor.`,
 		Args: noArgs,
 	}
 	cmd.Flags().String("who", "", "only by the token with this name")
 	cmd.Flags().String("what", "", "only this operation: pause, requeue, ...")
-	cmd.Flags().String("limit", "", "actions, 1 to 1000 (default 100)")
+	addPages(cmd, "actions")
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return shows(c, actionsText)(get[ops.ActionList](c, cmd,
-			client.WithQuery("/v1/actions", parameters(cmd, "who", "what", "limit"))))
+		return pages(c, cmd, []string{"who", "what"}, "/v1/actions", actionsPage)
 	})
 }
 
-func actionsText(t clock, l *ops.ActionList) string {
+func actionsPage(t clock, l *ops.ActionList, first bool) page {
 	rows := [][]string{{"AT", "WHO", "FROM", "WHAT", "OUTCOME", "ON"}}
 	for i := range l.Actions {
 		a, outcome := &l.Actions[i], "done"
 		switch {
+		case !a.Ended:
+			outcome = "unknown"
 		case a.Problem != "":
 			outcome = a.Problem
 		case a.DryRun:
@@ -95,17 +100,26 @@ func actionsText(t clock, l *ops.ActionList) string {
 		rows = append(rows, []string{t.milli(a.At), printable(a.Who, ""), a.From, printable(a.What, ""), outcome,
 			strings.Join(on, ", ")})
 	}
-	return listText(rows, "no such action is kept: each instance has its last ones since it started", l.Missing)
+	text := columns{-t.width(), -16, -21, -16, -12}.lines(rows, first)
+	if len(rows) == 1 && first {
+		text = "no such action is kept\n"
+	}
+	return page{text: text, below: without(l.Missing), cursor: l.Cursor}
 }
 
 // listText is a table, or what to say where it has no rows, and whose part of it is missing.
 func listText(rows [][]string, none string, missing []string) string {
-	text := none
+	text := none + "\n"
 	if len(rows) > 1 {
-		text = strings.TrimSuffix(table(rows), "\n")
+		text = table(rows)
 	}
-	if len(missing) > 0 {
-		text += "\nwithout " + strings.Join(missing, ", ") + ": no answer"
+	return strings.TrimSuffix(text+without(missing), "\n")
+}
+
+// without says whose part of a list is missing.
+func without(missing []string) string {
+	if len(missing) == 0 {
+		return ""
 	}
-	return text
+	return "without " + strings.Join(missing, ", ") + ": no answer\n"
 }

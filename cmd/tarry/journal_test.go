@@ -115,6 +115,12 @@ func (j recorded) List(_ context.Context, q record.RecordQuery) (page []record.R
 	return page, nil
 }
 
+func (recorded) Act(context.Context, *record.Action) {}
+
+func (recorded) Actions(context.Context, record.ActionQuery) ([]record.Action, error) {
+	return nil, nil
+}
+
 func (recorded) Forecast(_ context.Context, q record.ForecastQuery) ([]record.Forecast, error) {
 	switch {
 	case q.Topic == "nothing":

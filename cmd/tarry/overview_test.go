@@ -6,8 +6,8 @@ import (
 	"net/http/httptest"
 	"testing"
 
-	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // A monitor needs the exit code, and a person the sentences, the worst first.
@@ -49,11 +49,14 @@ func happened(context.Context) ([]scheduler.Event, []string, error) {
 	}, []string{"tarry-3"}, nil
 }
 
-func acted(context.Context) ([]ops.Action, []string, error) {
-	return []ops.Action{
-		{At: someDue, Who: "ann", From: "10.0.0.7:40112", Instance: "tarry-1", What: "requeue", TookMS: 12,
-			On: map[string]any{"topic": "orders.>", "matched": 1_200_000, "done": 1_200_000, "key": ""}},
-		{At: someDue, Who: "ann", From: "nats", Instance: "tarry-2", What: "pause", Problem: "unavailable",
-			On: map[string]any{"topic": "mail.>"}},
+func acted(context.Context) ([]record.Action, []string, error) {
+	return []record.Action{
+		{At: someDue, Who: "ann", From: "10.0.0.7:40112", Instance: "tarry-1", ID: "b", What: "requeue", TookMS: 12,
+			Ended: true,
+			On:    map[string]any{"topic": "orders.>", "matched": 1_200_000, "done": 1_200_000, "key": ""}},
+		{At: someDue, ID: "a", Who: "ann", From: "nats", Instance: "tarry-2", What: "pause", Problem: "unavailable",
+			On: map[string]any{"topic": "mail.>"}, Ended: true},
+		{At: someDue - 1, ID: "c", Who: "ann", From: "nats", Instance: "tarry-3", What: "restore",
+			On: map[string]any{"topic": ""}},
 	}, nil, nil
 }

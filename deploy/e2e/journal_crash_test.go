@@ -1,16 +1,19 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // dies waits until an instance has killed itself.
@@ -96,6 +99,47 @@ func TestTheJournalMissesNothingOfInstancesThatDie(t *testing.T) {
 	s.OnceStored()
 	s.Journaled(h)
 	s.OneLeader()
+}
+
+// What an operator was about to do on an instance that died is known to the others, and that its outcome is not.
+func TestAnActionOfAnInstanceThatDiesIsKnown(t *testing.T) {
+	t.Parallel()
+	s, a, b, _ := site.Pair(t, "sync", lab.SharedMariaDB(t))
+	leader, term := s.Leader(0, a, b)
+	standby := s.Others(leader)[0]
+	knows := func(want ...string) {
+		t.Helper()
+		lab.Eventually(t, site.Patience, func() error {
+			answer, err := standby.Call(t.Context(), http.MethodGet, "/v1/actions", nil)
+			var list struct{ Actions []record.Action }
+			if err == nil {
+				err = json.Unmarshal([]byte(answer.Raw), &list)
+			}
+			var got []string
+			for _, one := range list.Actions {
+				got = append(got, fmt.Sprintf("%s of %v at %s by %s, ended: %t", one.What, one.On["topic"], one.Instance,
+					one.Who, one.Ended))
+			}
+			if got = slices.Compact(got); !slices.Equal(got, want) { // a careful client may ask twice
+				return fmt.Errorf("%d, it knows %q, %w", answer.Status, got, err)
+			}
+			return nil
+		})
+	}
+	began := "pause of mail.> at " + leader.Name + " by token, ended: false"
+	s.Redis.Pause()
+	asked := make(chan struct{})
+	go func() {
+		defer close(asked)
+		_, _ = leader.Call(t.Context(), http.MethodPost, "/v1/topics/mail.%3E/pause", nil) // it dies meanwhile
+	}()
+	knows(began)
+	leader.Kill()
+	<-asked
+	s.Redis.Resume()
+	s.Leader(term, standby)
+	s.Must(standby, http.MethodPost, "/v1/topics/mail.%3E/pause", nil)
+	knows("pause of mail.> at "+standby.Name+" by token, ended: true", began)
 }
 
 // Instances die at the two worst moments of a commit, leading and not.

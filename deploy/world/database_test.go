@@ -116,6 +116,18 @@ func (d *database) Pauses(ctx context.Context) ([]scheduler.PauseChange, error) 
 	})
 }
 
+func (d *database) WriteAction(ctx context.Context, a *record.Action) error {
+	return call0(ctx, &d.access, "write action", func(ctx context.Context) error {
+		return d.db.WriteAction(ctx, a)
+	})
+}
+
+func (d *database) Actions(ctx context.Context, q record.ActionQuery) ([]record.Action, error) {
+	return call(ctx, &d.access, "actions", false, func(ctx context.Context) ([]record.Action, error) {
+		return d.db.Actions(ctx, q)
+	})
+}
+
 func (d *database) MaxTerm(ctx context.Context) (uint64, error) {
 	return call(ctx, &d.access, "max term", false, func(ctx context.Context) (uint64, error) {
 		return d.db.MaxTerm(ctx)

@@ -21,6 +21,8 @@ type CopyReport struct {
 	States map[message.State]int
 	// Rejects counts the rejected pushes.
 	Rejects int
+	// Actions counts what operators did.
+	Actions int
 	// Pauses is how many patterns of topics have a pause, or had one.
 	Pauses int
 	// Term is the highest term that the source has seen.
@@ -35,7 +37,8 @@ const (
 	copyNote = "copy"
 )
 
-// Copy copies one journal into another: every message in any state, every change, the pauses, the fences and the term.
+// Copy copies one journal into another: every message in any state, every change, the pauses, the rejects,
+// the actions, the fences and the term.
 // The source must not be in use meanwhile. Rows are guarded by their versions, as in Write, so a copy may be repeated,
 // even after it was interrupted and after instances have used the target. Until the copy has ended, the target is unfit
 // for instances.
@@ -66,7 +69,7 @@ func Copy(ctx context.Context, from, to Config, progress func(CopyReport)) (repo
 		do   func(context.Context) error
 	}{
 		{"mark the target", c.begin}, {"copy fences, pauses and term", c.small}, {"copy messages", c.messages},
-		{"copy changes", c.changes}, {"copy rejects", c.rejects},
+		{"copy changes", c.changes}, {"copy rejects", c.rejects}, {"copy actions", c.actions},
 		{"compare", c.compare}, {"unmark the target", c.end},
 	} {
 		if err := step.do(ctx); err != nil {
@@ -156,6 +159,11 @@ func (c *copying) changes(ctx context.Context) error {
 func (c *copying) rejects(ctx context.Context) error {
 	return c.rows(ctx, "rejects", rejectColumns, "uid", &c.report.Rejects,
 		func(row []any) (*upsert, []any) { return &c.to.upserts.reject, row })
+}
+
+func (c *copying) actions(ctx context.Context) error {
+	return c.rows(ctx, "actions", actionColumns, "id", &c.report.Actions,
+		func(row []any) (*upsert, []any) { return &c.to.upserts.action, row })
 }
 
 // fill writes rows, each with the statement and the values that pick chooses.

@@ -20,6 +20,7 @@ type contents struct {
 	records []record.Record
 	history map[message.UID][]record.Change
 	rejects []scheduler.Rejected
+	actions []record.Action
 	pauses  []scheduler.PauseChange
 	fences  map[message.Bucket]uint64
 	term    uint64
@@ -53,6 +54,8 @@ func contentsOf(t *testing.T, dsn string) (c contents) {
 		must(err)
 		c.rejects = append(c.rejects, rejects...)
 	}
+	c.actions, err = s.Actions(t.Context(), record.ActionQuery{Limit: 9})
+	must(err)
 	c.pauses, err = s.Pauses(t.Context())
 	must(err)
 	c.fences, err = s.Fences(t.Context())
@@ -88,6 +91,8 @@ func filled(t *testing.T) (dsn string, wrote contents) {
 		s.WritePause(t.Context(), scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "a.>", At: 7, By: "ann"}}),
 		s.WritePause(t.Context(),
 			scheduler.PauseChange{Pause: scheduler.Pause{Pattern: "b", At: 8, By: "bob"}, Resumed: true}),
+		s.WriteAction(t.Context(), &record.Action{ID: "one", At: 7, Who: "ann", On: map[string]any{"topic": "a"}}),
+		s.WriteAction(t.Context(), &record.Action{ID: "two", At: 8, Who: "ann", Ended: true, TookMS: 4}),
 		s.Fence(t.Context(), 3, 9),
 	} {
 		if err != nil {
@@ -119,7 +124,8 @@ func TestCopy_HoldsAllThatTheSourceDoes(t *testing.T) {
 		for _, n := range report.States {
 			total += n
 		}
-		if report.Rejects != 1 || report.Messages != len(want.records) || total != report.Messages || report.Pauses != 2 ||
+		if report.Rejects != 1 || report.Actions != 2 || report.Messages != len(want.records) ||
+			total != report.Messages || report.Pauses != 2 ||
 			report.Term != want.term {
 			t.Errorf("it reports %+v of %d messages, term %d", report, len(want.records), want.term)
 		}

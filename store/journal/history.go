@@ -150,6 +150,9 @@ func (s *SQL) Prune(ctx context.Context, before message.Milli, limit int) (n int
 	if n, err = s.pruneRejects(ctx, before, limit); err != nil {
 		return n, fmt.Errorf("prune the rejects: %w", err)
 	}
+	if err := s.pruneActions(ctx, before); err != nil {
+		return n, err
+	}
 	if before <= 0 {
 		return n, nil
 	}

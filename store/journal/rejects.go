@@ -76,14 +76,7 @@ func (s *SQL) Rejects(ctx context.Context, ref scheduler.Ref, limit int) (found 
 
 // pruneRejects deletes up to limit pushes that were rejected before a time, or before the latest MaxRejects.
 func (s *SQL) pruneRejects(ctx context.Context, before message.Milli, limit int) (n int, err error) {
-	last, err := collect(ctx, s.read, "SELECT at FROM rejects ORDER BY at DESC LIMIT 1 OFFSET ?",
-		[]any{s.cfg.MaxRejects - 1}, func(row scanner) (at message.Milli, err error) {
-			err = row.Scan(&at)
-			return at, err
-		})
-	if err == nil && len(last) > 0 {
-		before = max(before, last[0])
-	}
+	before, err = s.beforeLast(ctx, "rejects", s.cfg.MaxRejects, before)
 	if err != nil || before <= 0 {
 		return 0, err
 	}
@@ -99,4 +92,17 @@ func (s *SQL) pruneRejects(ctx context.Context, before message.Milli, limit int)
 		_, err := s.write.ExecContext(ctx, "DELETE FROM rejects WHERE uid IN "+list, args...)
 		return err
 	})
+}
+
+// beforeLast returns the time before which rows of a table may go: the given one, or that of the last rows to keep.
+func (s *SQL) beforeLast(ctx context.Context, table string, keep int, before message.Milli) (message.Milli, error) {
+	last, err := collect(ctx, s.read, "SELECT at FROM "+table+" ORDER BY at DESC LIMIT 1 OFFSET ?",
+		[]any{keep - 1}, func(row scanner) (at message.Milli, err error) {
+			err = row.Scan(&at)
+			return at, err
+		})
+	if err == nil && len(last) > 0 {
+		before = max(before, last[0])
+	}
+	return before, err
 }

@@ -64,11 +64,15 @@ type Store interface {
 	WritePause(ctx context.Context, c scheduler.PauseChange) error
 	// Pauses returns the last changes of all patterns, by time.
 	Pauses(ctx context.Context) ([]scheduler.PauseChange, error)
+	// WriteAction records what an operator does, before and after it. What has ended stays so.
+	WriteAction(ctx context.Context, a *record.Action) error
+	// Actions returns a page of what operators did, the last first.
+	Actions(ctx context.Context, q record.ActionQuery) ([]record.Action, error)
 	// MaxTerm returns the highest term that any change carries.
 	MaxTerm(ctx context.Context) (uint64, error)
 	// Prune deletes up to limit messages that ended before the given time, and their changes; it returns how many. It
 	// never deletes messages that have not ended, nor dead ones: those wait for an operator. It also forgets patterns
-	// that were resumed, and up to limit pushes that were rejected, before that time.
+	// that were resumed, actions, and up to limit pushes that were rejected, before that time.
 	Prune(ctx context.Context, before message.Milli, limit int) (int, error)
 	// Ping reports whether the journal answers and can be written to.
 	Ping(ctx context.Context) error

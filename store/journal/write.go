@@ -195,19 +195,19 @@ func contentBytes(m *message.Message) int {
 
 // upserts are the statements of a write.
 type upserts struct {
-	whole, state, transition, reject upsert
+	whole, state, transition, reject, action upsert
 }
 
 func newUpserts(d *dialect) *upserts {
-	guard := func(columns []string) string {
+	guard := func(table string, columns []string) string {
 		last := columns[len(columns)-1]
 		var b strings.Builder
 		// MySQL assigns from left to right and reads what it has assigned, so the guard itself comes last.
 		for _, column := range columns[:len(columns)-1] {
-			fmt.Fprintf(&b, "%s = CASE WHEN %s > messages.%s THEN %s ELSE messages.%s END, ", column, d.incoming(last),
-				last, d.incoming(column), column)
+			fmt.Fprintf(&b, "%s = CASE WHEN %s > %s.%s THEN %s ELSE %[3]s.%[1]s END, ", column, d.incoming(last), table,
+				last, d.incoming(column))
 		}
-		fmt.Fprintf(&b, "%s = %s(messages.%s, %s)", last, d.greatest, last, d.incoming(last))
+		fmt.Fprintf(&b, "%s = %s(%s.%[1]s, %[4]s)", last, d.greatest, table, d.incoming(last))
 		return b.String()
 	}
 	content, state := strings.Join(contentColumns, ", "), strings.Join(stateColumns, ", ")
@@ -216,13 +216,13 @@ func newUpserts(d *dialect) *upserts {
 		whole: upsert{
 			into:    "messages (uid, accepted, " + content + ", " + state + ")",
 			row:     "(" + questions(2+nContent+nState) + ")",
-			updates: d.conflict + guard(contentColumns) + ", " + guard(stateColumns),
+			updates: d.conflict + guard("messages", contentColumns) + ", " + guard("messages", stateColumns),
 		},
 		// If the row is missing, it starts without content; MySQL has no default for blobs.
 		state: upsert{
 			into:    "messages (uid, accepted, headers, body, " + state + ")",
 			row:     "(?, ?, x'', x'', " + questions(nState) + ")",
-			updates: d.conflict + guard(stateColumns),
+			updates: d.conflict + guard("messages", stateColumns),
 		},
 		// A change is written once; IGNORE would also hide truncated values.
 		transition: upsert{
@@ -234,6 +234,11 @@ func newUpserts(d *dialect) *upserts {
 			into:    "rejects (" + strings.Join(rejectColumns, ", ") + ")",
 			row:     "(" + questions(len(rejectColumns)) + ")",
 			updates: d.conflict + "uid = rejects.uid",
+		},
+		action: upsert{
+			into:    "actions (" + strings.Join(actionColumns, ", ") + ")",
+			row:     "(" + questions(len(actionColumns)) + ")",
+			updates: d.conflict + guard("actions", actionColumns[7:]), // what has ended stays so
 		},
 	}
 }

@@ -42,6 +42,7 @@ type Journal struct {
 	ended   []end                // by time, then uid
 	bytes   int                  // total size of ended
 	rejects []scheduler.Rejected // by time
+	actions []record.Action      // the last first
 	fences  map[message.Bucket]uint64
 	pauses  map[string]scheduler.PauseChange
 	term    uint64
@@ -443,6 +444,7 @@ func (j *Journal) Prune(ctx context.Context, before message.Milli, limit int) (n
 		for ; n < limit && len(j.ended) > 0 && j.ended[0].at < before; n++ {
 			j.drop(j.ended[0].uid)
 		}
+		j.actions = slices.DeleteFunc(j.actions, func(a record.Action) bool { return a.At < before })
 		maps.DeleteFunc(j.pauses, func(_ string, c scheduler.PauseChange) bool { return c.Resumed && c.At < before })
 	})
 	return n, err
@@ -450,3 +452,31 @@ func (j *Journal) Prune(ctx context.Context, before message.Milli, limit int) (n
 
 // Ping reports whether the journal answers.
 func (j *Journal) Ping(ctx context.Context) error { return j.locked(ctx, func() {}) }
+
+// WriteAction records what an operator does, before and after it.
+func (j *Journal) WriteAction(ctx context.Context, a *record.Action) error {
+	return j.locked(ctx, func() {
+		at, known := slices.BinarySearchFunc(j.actions, a, func(kept record.Action, a *record.Action) int {
+			return cmp.Or(cmp.Compare(a.At, kept.At), cmp.Compare(a.ID, kept.ID))
+		})
+		switch {
+		case !known:
+			j.actions = slices.Insert(j.actions, at, *a)
+		case a.Ended && !j.actions[at].Ended:
+			j.actions[at] = *a
+		}
+		j.actions = j.actions[:min(len(j.actions), j.cfg.EndedLimit)]
+	})
+}
+
+// Actions returns a page of actions, the last first.
+func (j *Journal) Actions(ctx context.Context, q record.ActionQuery) (found []record.Action, err error) {
+	err = j.locked(ctx, func() {
+		for i := range j.actions {
+			if a := &j.actions[i]; len(found) < q.Limit && q.Takes(a) {
+				found = append(found, *a)
+			}
+		}
+	})
+	return found, err
+}

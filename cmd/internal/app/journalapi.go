@@ -140,6 +140,19 @@ func (d *journalAPI) Forecast(ctx context.Context, q record.ForecastQuery) ([]re
 	return steps, d.away("forecast", err)
 }
 
+// Act records what an operator does.
+func (d *journalAPI) Act(ctx context.Context, a *record.Action) {
+	_ = d.away("write an action", d.a.journal.store.WriteAction(ctx, a)) // it is logged, as is the action
+}
+
+// Actions returns a page of what operators did.
+func (d *journalAPI) Actions(ctx context.Context, q record.ActionQuery) ([]record.Action, error) {
+	ctx, stop := d.a.silence.during(ctx)
+	defer stop()
+	found, err := d.a.journal.store.Actions(ctx, q)
+	return found, d.away("read the actions", err)
+}
+
 // Lag returns the changes that are not in the journal yet, over all buckets.
 func (d *journalAPI) Lag(ctx context.Context) (record.Lag, error) {
 	lags, err := d.a.store.Lags(ctx)

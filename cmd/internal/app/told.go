@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/request"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
+	"github.com/tarry-mq/tarry/scheduler/record"
 )
 
 // What instances ask each other for.
@@ -27,17 +28,19 @@ const actsKept = 300
 // acts keeps what operators did on this instance, the oldest first.
 type acts struct {
 	mu   sync.Mutex
-	kept []ops.Action
+	kept []record.Action
 }
 
-func (a *acts) add(one ops.Action) {
+// add keeps an action, or how one ended.
+func (a *acts) add(one record.Action) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	a.kept = slices.DeleteFunc(a.kept, func(kept record.Action) bool { return kept.ID == one.ID })
 	a.kept = append(a.kept, one)
 	a.kept = a.kept[max(len(a.kept)-actsKept, 0):]
 }
 
-func (a *acts) all() []ops.Action {
+func (a *acts) all() []record.Action {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return slices.Clone(a.kept)
@@ -61,8 +64,8 @@ func (a *App) happened(ctx context.Context) ([]scheduler.Event, []string, error)
 	return gathered(ctx, a, askEvents, a.events.Last(), func(e scheduler.Event) message.Milli { return e.At })
 }
 
-func (a *App) acted(ctx context.Context) ([]ops.Action, []string, error) {
-	return gathered(ctx, a, askActions, a.acts.all(), func(one ops.Action) message.Milli { return one.At })
+func (a *App) acted(ctx context.Context) ([]record.Action, []string, error) {
+	return gathered(ctx, a, askActions, a.acts.all(), func(one record.Action) message.Milli { return one.At })
 }
 
 // gathered returns what all instances keep of something, the last first, and which of them did not answer.

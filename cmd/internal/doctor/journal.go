@@ -156,7 +156,7 @@ var schemaRules = []rule{
 
 func (d *database) schema() {
 	var other []string
-	for _, table := range []string{"messages", "transitions", "rejects", "fences", "meta"} {
+	for _, table := range []string{"messages", "transitions", "rejects", "actions", "fences", "meta"} {
 		if engine := d.Engines[table]; engine != "" && !strings.EqualFold(engine, "InnoDB") {
 			other = append(other, table+" ("+engine+")")
 		}

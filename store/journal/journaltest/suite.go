@@ -20,7 +20,7 @@ type promise struct {
 func Exercise(t *testing.T, open Open) {
 	for _, group := range [][]promise{
 		writePromises, textPromises, fencePromises, findPromises, namesPromises, listPromises, changePromises,
-		forecastPromises, prunePromises, rejectPromises, pausePromises, sizePromises,
+		forecastPromises, prunePromises, rejectPromises, pausePromises, actionPromises, sizePromises,
 	} {
 		for _, p := range group {
 			t.Run(p.name, func(t *testing.T) {
