@@ -391,6 +391,7 @@ func hour(context.Context) (ops.Hour, error) {
 	some, none := []int{1, 0}, []int{0, 0}
 	return ops.Hour{Series: ops.Series{From: later, StepMS: 60_000, Late: some, P50MS: []float64{1500, 0},
 		P99MS: []float64{1990, 0}, Instances: []ops.SeriesOf{{Instance: "one", Since: later}}, Missing: []string{"two"},
-		Flows: ops.Flows{Accepted: some, Delivered: some, Canceled: none, Expired: none, Dead: none, Rejected: none}},
-		Sum: ops.LastHour{Accepted: 1, Delivered: 1, Late: 1, P50MS: 1500, P99MS: 1990}}, nil
+		Flows: ops.Flows[[]int]{Accepted: some, Delivered: some, Canceled: none, Expired: none, Dead: some, Rejected: none,
+			RejectsDropped: none}},
+		Sum: ops.LastHour{Flows: ops.Flows[int]{Accepted: 1, Delivered: 1, Dead: 1}, Late: 1, P50MS: 1500, P99MS: 1990}}, nil
 }

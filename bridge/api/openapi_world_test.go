@@ -28,6 +28,7 @@ type world struct {
 	ready    []api.Check
 	clocks   error
 	panics   bool
+	nothing  bool // is to be told of how all does
 }
 
 // full has something in every field of every answer.
@@ -121,7 +122,7 @@ func bare() *world {
 		pullers:  pullers{settled: scheduler.Settled{Code: scheduler.SettleDone, Info: info}},
 		steering: &steering{amend: scheduler.AmendResult{Code: scheduler.AmendDone, Info: info}, was: true},
 		journal:  &journal{records: []record.Record{{Info: info}}, lagErr: scheduler.ErrUnavailable},
-		cluster:  &cluster{}, rejects: newRejects(),
+		cluster:  &cluster{}, rejects: newRejects(), nothing: true,
 	}
 	return w
 }
@@ -172,6 +173,14 @@ func (w *world) config(c *api.Config) {
 	c.Now = func() time.Time { return noon }
 	c.Ready = func(context.Context) []api.Check { return w.ready }
 	c.Clocks = func() error { return w.clocks }
+	if w.nothing {
+		c.Overview = func(context.Context) ops.Overview { return ops.Overview{} }
+		c.Hour = func(ctx context.Context) (ops.Hour, error) {
+			h, err := hour(ctx)
+			h.Dead, h.Missing = h.Rejected, nil
+			return h, err
+		}
+	}
 }
 
 // intakeOf has one push that nobody has accepted.

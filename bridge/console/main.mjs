@@ -1,5 +1,5 @@
 // The shell: where the address leads, what is asked while it is shown, navigation, and the dialog for a token.
-import { createRef, h, render } from './vendor/preact.mjs';
+import { Component, createRef, h, render } from './vendor/preact.mjs';
 import { Feed, token } from './calls.mjs';
 import { Button, clock, Field, Ghost, Mark, Name, Notice, num, S, span, sum } from './parts.mjs';
 import { Due, feeds as dueFeeds } from './s-due.mjs';
@@ -95,6 +95,32 @@ function leave() {
   enter('');
 }
 
+// updated reports whether two answers in a row are of another version than the first one, which this page is of. Behind
+// a proxy every other answer may be, while one instance after the other is updated.
+let first, other = { n: 0 };
+function updated(o) {
+  first ??= o.version;
+  if (other.answer !== o) other = { answer: o, n: o.version === first ? 0 : other.n + 1 };
+  return other.n > 1;
+}
+
+// Fallible says that its screen cannot be drawn, where the page would be empty else, and tries again with each beat.
+class Fallible extends Component {
+  componentDidCatch(error) {
+    console.error(error);
+    this.setState({ error });
+  }
+
+  componentWillReceiveProps() {
+    this.setState({ error: null });
+  }
+
+  render({ children }, { error }) {
+    return error ? h(Notice, { mark: 'dead' }, `This page cannot show what it was told: ${error.message}. `
+      + 'The command line can. Please report it.') : children;
+  }
+}
+
 function show() {
   const { screen, query, asked } = where(), [{ data: who }, o] = asked, wide = innerWidth > 860;
   // How long nobody has answered, once that is more than a hiccup.
@@ -109,7 +135,8 @@ function show() {
     h(Nav, { screen, o: o.data, who }),
     h('main', { id: 'main', tabindex: -1, class: away ? 'stale' : '' },
       h(Strip, { away, answered: o.answered, query }),
-      o.data ? h(screen.Screen, { feed, width, wide, away, query, go, who, ask })
+      o.data && updated(o.data) && h(Notice, null, `tarry was updated to ${o.data.version}: reload this page.`),
+      o.data ? h(Fallible, { key: screen.path }, h(screen.Screen, { feed, width, wide, away, query, go, who, ask }))
         : wrong ? h(Notice, { mark: 'dead' }, wrong.message) : h(Ghost)),
     asked.some((f) => f.problem?.status === 401) ? h(Login) : view.asks && h(Ask, view.asks),
   ], document.body);

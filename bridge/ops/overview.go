@@ -3,6 +3,7 @@ package ops
 import (
 	"cmp"
 	"context"
+	"slices"
 	"sync"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
@@ -56,6 +57,8 @@ const (
 	CondIntakeWaits     = "intake_waits"
 	CondSetAside        = "set_aside"
 	CondWebhookFails    = "webhook_fails"
+	CondRejectsDropped  = "rejects_dropped"
+	CondDying           = "dying"
 	CondRejects         = "rejects"
 	CondJournalOff      = "journal_off"
 )
@@ -66,6 +69,7 @@ type Overview struct {
 	AsOf      message.Milli `json:"as_of"`
 	Namespace string        `json:"namespace"`
 	Instance  string        `json:"instance"` // that answers
+	Version   string        `json:"version"`  // of its binary
 	Level     Level         `json:"level"`    // of the worst condition; notes leave it well
 	// Conditions are what is not as it should be, the worst first.
 	Conditions []Condition `json:"conditions"`
@@ -113,6 +117,15 @@ type ClockState struct {
 	SpreadMS int64 `json:"spread_ms"`
 }
 
+// WorstFirst sorts conditions by their level.
+func WorstFirst(all []Condition) []Condition {
+	worst := []Level{LevelStop, LevelWarn, LevelHeld, LevelNote}
+	slices.SortStableFunc(all, func(x, y Condition) int {
+		return slices.Index(worst, x.Level) - slices.Index(worst, y.Level)
+	})
+	return all
+}
+
 // overview says how all does. It answers also while the store, NATS or the election do not.
 func (o *Ops) overview(ctx context.Context, _ *Caller, _ *Nothing) (*Overview, error) {
 	var hour *Hour
@@ -121,10 +134,11 @@ func (o *Ops) overview(ctx context.Context, _ *Caller, _ *Nothing) (*Overview, e
 	a := o.Overview(ctx)
 	wait.Wait()
 	a.Conditions = append([]Condition{}, a.Conditions...) // none is a list too
-	a.Namespace, a.Instance, a.Level = o.Namespace, o.Instance, LevelWell
+	a.Namespace, a.Instance, a.Version, a.Level = o.Namespace, o.Instance, o.Version, LevelWell
 	a.AsOf, a.Journal.Mode = cmp.Or(a.AsOf, message.Milli(o.Now().UnixMilli())), cmp.Or(o.JournalMode, "off")
 	if hour != nil {
 		a.LastHour = &hour.Sum
+		a.Conditions = WorstFirst(append(a.Conditions, hour.conditions()...))
 	}
 	if len(a.Conditions) > 0 && a.Conditions[0].Level != LevelNote {
 		a.Level = a.Conditions[0].Level

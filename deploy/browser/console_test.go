@@ -369,3 +369,35 @@ func TestConsole_SaysThatNobodyAnswers(t *testing.T) {
 	gone.Store(false)
 	p.sees(t, "All is well")
 }
+
+// A page that is told what it cannot draw says so, as does one whose tarry is of another version by now.
+func TestConsole_SaysWhatItCannotShow(t *testing.T) {
+	t.Parallel()
+	_, server := dev(t, "")
+	p := open(t, server+"/console")
+	p.sees(t, "All is well")
+	told := func(also string) {
+		t.Helper()
+		p.do(t, chromedp.Evaluate[chromedp.Void](`window.told = `+also))
+	}
+	told(`{}`)
+	p.do(t, chromedp.Evaluate[chromedp.Void](`{
+		const real = window.fetch;
+		window.fetch = async (url, asked) => {
+			const answer = await real(url, asked);
+			if (!String(url).includes('v1/overview')) return answer;
+			return new Response(JSON.stringify({ ...await answer.json(), ...window.told }));
+		};
+	}`))
+	told(`{ version: 'v9 <b>' }`)
+	p.sees(t, "tarry was updated to v9 <b>: reload this page.")
+	if p.said() != "" {
+		t.Errorf("went wrong: %s", p.said())
+	}
+	told(`{ conditions: null }`)
+	p.sees(t, "This page cannot show what it was told: ")
+	p.sees(t, "Falls due") // the way to the other screens
+	told(`{}`)
+	p.sees(t, "All is well")
+	p.forgets()
+}

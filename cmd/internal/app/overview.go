@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -80,11 +79,7 @@ func (v *viewing) dated(all []ops.Condition, at message.Milli, now time.Time) []
 		s.seen = now
 		v.since[key], all[i].Since = s, s.since
 	}
-	worst := []ops.Level{ops.LevelStop, ops.LevelWarn, ops.LevelHeld, ops.LevelNote}
-	slices.SortStableFunc(all, func(x, y ops.Condition) int {
-		return slices.Index(worst, x.Level) - slices.Index(worst, y.Level)
-	})
-	return all
+	return ops.WorstFirst(all)
 }
 
 // situation is what an overview is made of. What is not known is nil.

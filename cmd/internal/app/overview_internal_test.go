@@ -44,7 +44,7 @@ func lane(name string, n int, by time.Duration, word message.WhyWord) scheduler.
 func TestConditions_EachOnce(t *testing.T) {
 	t.Parallel()
 	down := errors.New("down")
-	told := map[string]bool{}
+	told := map[string]bool{ops.CondDying: true, ops.CondRejectsDropped: true} // those of the last minutes, see ops.Hour
 	for name, c := range map[string]struct {
 		do   func(s *situation)
 		want string // "level word name count", the worst first

@@ -33,6 +33,23 @@ func (i *instance) overview(level ops.Level, want ...string) (o ops.Overview) {
 	return o
 }
 
+// has waits for one condition among those that an instance tells.
+func (i *instance) has(level ops.Level, word string, count int) {
+	i.t.Helper()
+	lab.Eventually(i.t, 30*time.Second, func() error {
+		var o ops.Overview
+		if _, err := i.get("/v1/overview", &o); err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(o.Conditions, func(c ops.Condition) bool {
+			return c.Word == word && c.Level == level && c.Count == count && c.Since > 0 && c.Detail != ""
+		}) {
+			return fmt.Errorf("%+v, want %s %s %d", o.Conditions, level, word, count)
+		}
+		return nil
+	})
+}
+
 // What is away is told while it is, and not after.
 func TestOverview_TellsWhatIsAwayWhileItIs(t *testing.T) {
 	t.Parallel()

@@ -51,6 +51,7 @@ const (
 	expired
 	dead
 	rejected
+	rejectsDropped
 	flows
 )
 
@@ -63,6 +64,7 @@ var paceOf = map[string]map[string]int{
 	"tarry_expired_total":         {"": expired},
 	"tarry_dead_total":            {"": dead},
 	"tarry_intake_rejected_total": {"": rejected},
+	"tarry_rejects_dropped_total": {"": rejectsDropped},
 }
 
 const (
@@ -177,16 +179,16 @@ func (p *pace) hour(ctx context.Context) (h ops.Hour, err error) {
 	total := tally{}
 	for _, t := range minutes {
 		total = total.plus(&t, 1)
-		for flow, list := range []*[]int{&h.Accepted, &h.Delivered, &h.Canceled, &h.Expired, &h.Dead, &h.Rejected} {
+		for flow, list := range h.All() {
 			*list = append(*list, int(t.Flows[flow]))
 		}
 		n, p50, p99 := t.late(own.Bounds)
 		h.Late, h.P50MS, h.P99MS = append(h.Late, n), append(h.P50MS, p50), append(h.P99MS, p99)
 	}
-	n, p50, p99 := total.late(own.Bounds)
-	f := func(flow int) int { return int(total.Flows[flow]) }
-	h.Sum = ops.LastHour{Accepted: f(accepted), Delivered: f(delivered), Late: n, Canceled: f(canceled),
-		Expired: f(expired), Dead: f(dead), Rejected: f(rejected), P50MS: p50, P99MS: p99}
+	for flow, n := range h.Sum.All() {
+		*n = int(total.Flows[flow])
+	}
+	h.Sum.Late, h.Sum.P50MS, h.Sum.P99MS = total.late(own.Bounds)
 	return h, nil
 }
 

@@ -60,6 +60,8 @@ func TestReject_StaysInTheJournal(t *testing.T) {
 			}
 		}
 		a.metric("tarry_rejects_dropped_total", exactly(all-3))
+		a.has(ops.LevelWarn, ops.CondRejectsDropped, all-3)
+		a.has(ops.LevelNote, ops.CondRejects, 3)
 		if status, text := a.says("POST", "/v1/messages",
 			`{"topic":"orders.remind","id":"order-1","delay":"1h"}`); status != 201 {
 			t.Errorf("a push under the id is %d %s", status, text)

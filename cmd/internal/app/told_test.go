@@ -91,6 +91,7 @@ func TestEvents_AndActionsAreThoseOfAllInstances(t *testing.T) {
 		!strings.Contains(string(m.Data), `"detail":"no such order"`) {
 		t.Errorf("%v, %v", m, err)
 	}
+	a.has(ops.LevelNote, ops.CondDying, 1)
 	var some ops.ActionList
 	if _, err := a.get("/v1/actions?what=pause&who=anonymous&limit=1", &some); err != nil || len(some.Actions) != 1 ||
 		some.Actions[0].What != "pause" || some.Actions[0].Who != "anonymous" || some.Actions[0].From == "" {
