@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/nats-io/nats.go"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/rs/zerolog"
@@ -398,6 +399,9 @@ func (a *App) Run(ctx context.Context) (err error) {
 	stopJournal()
 	for _, err := range []error{innerErr, edgeErr} {
 		if err != nil && !errors.Is(err, context.Canceled) {
+			if why := a.conn.LastError(); errors.Is(err, nats.ErrConnectionClosed) && why != nil {
+				err = fmt.Errorf("%w, for good: %w", err, why) // another part noticed before watchNATS
+			}
 			a.log.Error().Err(err).Msg("stopped")
 			return err
 		}

@@ -16,10 +16,17 @@ import (
 	"github.com/tarry-mq/tarry/cmd/internal/app"
 )
 
-// A server's error that the client does not know closes the connection for
-// good: the instance must end, so that its supervisor starts it again.
+// A server's error that the client does not know closes the connection for good: the instance must end, so that its
+// supervisor starts it again, and say why, whichever part notices first.
 func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
 	t.Parallel()
+	for name, rest := range map[string]time.Duration{"at rest": 300 * time.Millisecond, "at once": time.Millisecond} {
+		t.Run(name, func(t *testing.T) { endsWhenClosedForGood(t, rest) })
+	}
+}
+
+// endsWhenClosedForGood closes the connection once nothing has come over it for so long.
+func endsWhenClosedForGood(t *testing.T, rest time.Duration) {
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -34,11 +41,11 @@ func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
 		defer conn.Close()
 		_, _ = io.WriteString(conn,
 			`INFO {"server_id":"X","version":"2.15.2","proto":1,"headers":true,"max_payload":1048576}`+"\r\n")
+		connected := false
 		for lines := bufio.NewReader(conn); ; {
-			_ = conn.SetReadDeadline(time.Now().Add(300 * time.Millisecond))
 			line, err := lines.ReadString('\n')
 			switch {
-			case errors.Is(err, os.ErrDeadlineExceeded): // it is connected, has subscribed, and is at rest
+			case errors.Is(err, os.ErrDeadlineExceeded): // at rest it has subscribed
 				_ = conn.SetReadDeadline(time.Time{})
 				_, _ = io.WriteString(conn, "-ERR 'An Error Of Tomorrow'\r\n")
 				_, _ = io.Copy(io.Discard, conn)
@@ -47,6 +54,10 @@ func TestServe_EndsWhenItsConnectionToNATSIsClosedForGood(t *testing.T) {
 				return
 			case strings.TrimSpace(line) == "PING":
 				_, _ = io.WriteString(conn, "PONG\r\n")
+				connected = true
+			}
+			if connected {
+				_ = conn.SetReadDeadline(time.Now().Add(rest))
 			}
 		}
 	}()
