@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -194,6 +195,29 @@ func (c *Clock) Votes() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return len(c.votesLocked())
+}
+
+// Reading is by how much a clock is ahead of the time that decides, at least and at most.
+type Reading struct {
+	Source      string // a server, or machine
+	Least, Most time.Duration
+}
+
+// Readings returns what is known of each clock, by the name of its source. The servers' were read within sampleLife.
+func (c *Clock) Readings() (all []Reading) {
+	now := c.Now()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	mono, wall := c.local.Mono(), c.local.Wall()
+	for source, s := range c.samples {
+		if age := mono - s.got; age <= sampleLife {
+			low := s.at.Add(age).Sub(now)
+			all = append(all, Reading{source, low, low + s.rtt})
+		}
+	}
+	all = append(all, Reading{"machine", wall.Sub(now), wall.Sub(now)})
+	slices.SortFunc(all, func(a, b Reading) int { return strings.Compare(a.Source, b.Source) })
+	return all
 }
 
 // Disputes reports whether a due time has come by one clock and, because they disagree, not by the one that decides.

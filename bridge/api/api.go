@@ -133,6 +133,9 @@ func New(cfg Config) (*Server, error) {
 		cfg.Events = func(context.Context) ([]scheduler.Event, []string, error) { return nil, nil, nil }
 		cfg.Actions = func(context.Context) ([]record.Action, []string, error) { return nil, nil, nil }
 	}
+	if cfg.Details == nil {
+		cfg.Details = func(context.Context) (map[string]*ops.InstanceDetail, error) { return nil, nil }
+	}
 	if cfg.Now == nil {
 		cfg.Now = time.Now
 	}

@@ -185,6 +185,7 @@ var badMore = [][3]string{
 	{"POST", "/v1/leases/dead", `{"receipts":["a"],"receipts":["a"]}`},
 	{"POST", "/v1/leases/extend", `{"receipts":["a"]}`}, {"POST", "/v1/leases/extend", `{"lease":"1000ms"}`},
 	{"POST", "/v1/leases/extend", `{"lease":"1000ms","lease":"1000ms"}`},
+	{"GET", "/v1/cluster?detail=yes", ""}, {"GET", "/v1/cluster?detail=true&detail=true", ""},
 	{"POST", "/v1/cluster/resign", `[]`}, {"POST", "/v1/cluster/resign", `{"x":1}`},
 	{"POST", "/v1/cluster/resign", `{"reason":5}`}, {"POST", "/v1/cluster/resign", `{"reason":"a","reason":"b"}`},
 	{"GET", "/v1/topics?limit=0", ""}, {"GET", "/v1/topics?cursor=x", ""}, {"POST", "/v1/topics/a/resume", `[]`},

@@ -67,6 +67,8 @@ func TestOpenAPI_SchemasHaveTheFieldsOfTheirTypes(t *testing.T) {
 		"Actions":         ops.ActionList{},
 		"Action":          record.Action{},
 		"Instance":        ops.Instance{},
+		"InstanceDetail":  ops.InstanceDetail{},
+		"ClockReading":    ops.ClockReading{},
 		"Ready":           ops.Ready{},
 		"Reject":          ops.Rejected{},
 		"RejectList":      ops.RejectList{},

@@ -199,6 +199,7 @@ var askedOf = []askedRoute{
 	{"POST", "/v1/verify", "", []string{"ops", "all"}},
 	{"POST", "/v1/redeliver", `{"since":"1h"}`, []string{"ops", "all"}},
 	{"GET", "/v1/cluster", "", []string{"watch", "ops", "all"}},
+	{"GET", "/v1/cluster?detail=true", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/overview", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/series", "", []string{"watch", "ops", "all"}},
 	{"GET", "/v1/events", "", []string{"watch", "ops", "all"}},

@@ -22,7 +22,7 @@ export function Actions({ feed, query, go, who }) {
     e.data && h(Section, { title: 'What happened', note: 'since the instances started' }, h(Happened, e.data)));
 }
 
-const Missing = ({ missing }) => missing.length > 0 && h(Notice, null, 'Without what ',
+export const Missing = ({ missing }) => missing.length > 0 && h(Notice, null, 'Without what ',
   missing.map((name, i) => [i > 0 && ', ', h(Name, null, name)]), ' would say: no answer.');
 
 function Done({ actions, missing }) {

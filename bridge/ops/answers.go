@@ -131,6 +131,22 @@ type Cluster struct {
 	Journal   *JournalState      `json:"journal,omitempty"` // nil where it is not known
 	Checks    []Check            `json:"checks,omitempty"`  // of the instance that answers
 	Clocks    string             `json:"clocks,omitempty"`  // why no majority of clocks votes there; empty if one does
+	// Missing are the instances that did not tell their details, if those are asked for.
+	Missing []string `json:"missing,omitempty"`
+}
+
+// InstanceDetail is what an instance tells of itself.
+type InstanceDetail struct {
+	Since  message.Milli  `json:"since"` // when it started
+	Checks []Check        `json:"checks"`
+	Clocks []ClockReading `json:"clocks"`
+}
+
+// ClockReading is by how much a clock is ahead of the time that decides what is due there, at least and at most.
+type ClockReading struct {
+	Source  string  `json:"source"` // redis, nats, or machine
+	LeastMS float64 `json:"least_ms"`
+	MostMS  float64 `json:"most_ms"`
 }
 
 // Leader names the leading instance and says since when it leads.
@@ -169,6 +185,8 @@ type Instance struct {
 	OtherStore bool `json:"other_store,omitempty"`
 	// Linked reports that the standby's link to the leader stands, so that it sees at once that the leader is dead.
 	Linked bool `json:"linked,omitempty"`
+	// Detail is nil unless it is asked for, and where the instance did not answer.
+	Detail *InstanceDetail `json:"detail,omitempty"`
 }
 
 // JournalState is the journal's part of a Cluster.

@@ -15,8 +15,13 @@ const MaxParked = 100
 // Nothing is a request without fields.
 type Nothing struct{}
 
+// ClusterAsked asks for the instances, and for what each tells of itself.
+type ClusterAsked struct {
+	Detail bool `json:"detail"`
+}
+
 // cluster lists the instances, and tells how this one does.
-func (o *Ops) cluster(ctx context.Context, _ *Caller, _ *Nothing) (*Cluster, error) {
+func (o *Ops) cluster(ctx context.Context, _ *Caller, in *ClusterAsked) (*Cluster, error) {
 	a, err := o.Cluster.Cluster(ctx)
 	if err != nil {
 		return nil, err
@@ -40,6 +45,18 @@ func (o *Ops) cluster(ctx context.Context, _ *Caller, _ *Nothing) (*Cluster, err
 	if o.Clocks != nil {
 		if err := o.Clocks(); err != nil {
 			a.Clocks = err.Error()
+		}
+	}
+	if in.Detail {
+		told, err := o.details.get(ctx, nil, viewsKeep, o.Timeout, o.Details)
+		if err != nil {
+			return nil, err
+		}
+		for i := range a.Instances {
+			one := &a.Instances[i]
+			if one.Detail = told[one.Instance]; one.Detail == nil && one.Role != RoleGone {
+				a.Missing = append(a.Missing, one.Instance)
+			}
 		}
 	}
 	return &a, nil

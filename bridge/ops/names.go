@@ -15,6 +15,7 @@ const (
 	FieldTo        = "to"
 	FieldOlder     = "older"
 	FieldOverdue   = "overdue"
+	FieldDetail    = "detail"
 	FieldDryRun    = "dry_run"
 	FieldRate      = "rate"
 	FieldRepair    = "repair"

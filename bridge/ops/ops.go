@@ -39,6 +39,8 @@ type Config struct {
 	// instances did not answer.
 	Events  func(ctx context.Context) (all []scheduler.Event, missing []string, err error)
 	Actions func(ctx context.Context) (all []record.Action, missing []string, err error)
+	// Details reads what the instances that answer tell of themselves, by name.
+	Details func(ctx context.Context) (map[string]*InstanceDetail, error)
 	// Act takes what an operator did; nil for nobody.
 	Act func(record.Action)
 	// Clocks returns an error while no majority of clocks votes, for cluster. nil returns none.
@@ -79,6 +81,7 @@ type Ops struct {
 	hours    kept[*Hour]
 	events   kept[EventList]
 	actions  kept[ActionList]
+	details  kept[map[string]*InstanceDetail]
 
 	restoring, verifying, redelivering           exclusive
 	canceling, rescheduling, requeueing, purging exclusive

@@ -128,7 +128,12 @@ func passing(check func(text string) error) func(name, text string) (string, err
 func readers() map[string]reader {
 	text, number, span := (*fields).string, (*fields).number, (*fields).span
 	plain := of(text, func(_, text string) (string, error) { return text, nil })
-	flag := reader{json: func(f *fields) any { return f.bool() }}
+	flag := reader{func(f *fields) any { return f.bool() }, func(name, text string) (any, error) {
+		if text != "true" && text != "false" {
+			return nil, wire.Invalid(name, wire.Quote(text)+" is neither true nor false")
+		}
+		return text == "true", nil
+	}}
 	when := reader{func(f *fields) any { return f.when() },
 		func(name, text string) (any, error) { return ParseWhen(text, name) }}
 	sequence := of(number, parseSequence)
@@ -147,6 +152,7 @@ func readers() map[string]reader {
 		FieldVersion: {func(f *fields) any { return f.version() },
 			func(_, text string) (any, error) { return ParseIfMatch(text) }},
 		FieldAll:      flag,
+		FieldDetail:   flag,
 		FieldDryRun:   flag,
 		FieldIDs:      {json: func(f *fields) any { return f.ids() }},
 		FieldDueFrom:  when,

@@ -20,9 +20,10 @@ func newCluster(o outside) *cobra.Command {
 		Short: "Show who leads and who stands by",
 		Args:  noArgs,
 	}
+	cmd.Flags().Bool("detail", false, "also since when each instance runs, what it reaches and how its clocks are")
 	cmd.AddCommand(newForget(o))
 	return calling(o, cmd, func(c caller, cmd *cobra.Command, _ []string) error {
-		return shows(c, clusterText)(get[ops.Cluster](c, cmd, "/v1/cluster"))
+		return shows(c, clusterText)(get[ops.Cluster](c, cmd, client.WithQuery("/v1/cluster", parameters(cmd, "detail"))))
 	})
 }
 
@@ -63,7 +64,39 @@ func clusterText(t clock, c *ops.Cluster) string {
 		}
 		rows = append(rows, []string{i.Instance, i.Address, role, state(t, &i), i.Version})
 	}
-	return b.String() + "\n" + table(rows)
+	return b.String() + "\n" + table(rows) + detailText(t, c)
+}
+
+// detailText is what each instance tells of itself, if it was asked for.
+func detailText(t clock, c *ops.Cluster) (text string) {
+	rows := [][]string{{"INSTANCE", "SINCE", "REACHES", "CLOCKS AHEAD, MS"}}
+	for _, i := range c.Instances {
+		if i.Detail == nil {
+			continue
+		}
+		var clocks, reached []string
+		for _, k := range i.Detail.Checks {
+			if k.OK {
+				reached = append(reached, k.Name)
+			}
+		}
+		for _, r := range i.Detail.Clocks {
+			middle, doubt := (r.LeastMS+r.MostMS)/2, (r.MostMS-r.LeastMS)/2
+			clocks = append(clocks, fmt.Sprintf("%s %+.2f ± %.2f", r.Source, middle, doubt))
+		}
+		rows = append(rows, []string{i.Instance, t.milli(i.Detail.Since), strings.Join(reached, ", "),
+			strings.Join(clocks, ", ")})
+		if lacks := missing(i.Detail.Checks); lacks != "" {
+			text += printable(i.Instance+" lacks "+lacks, "") + "\n"
+		}
+	}
+	if len(c.Missing) > 0 {
+		text += without(c.Missing)
+	}
+	if len(rows) == 1 {
+		return text
+	}
+	return "\n" + table(rows) + text
 }
 
 // state says how an instance is, in the words of tarry health.

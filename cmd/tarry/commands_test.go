@@ -324,7 +324,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			"extend " + receipt("bills"), "release " + receipt("bills"), "release --id order-7131 --reason stuck",
 			"release --id waits", "release --id nobody",
 		},
-		"cluster": {"cluster", "resign", "resign --reason maintenance"},
+		"cluster": {"cluster", "cluster --detail", "resign", "resign --reason maintenance"},
 		"usage": {
 			"push", "push a b", "push a - x", "push a --dely 20m", "push a --header novalue", "push a --priority high",
 			"push a --priority=", "push a --body x -", "push a --body x --body-file y",
@@ -360,7 +360,7 @@ func TestCommands_SayWhatTheGoldenFilesHold(t *testing.T) {
 			t.Parallel()
 			cfg := keeping(recorded{many: 3})
 			cfg.Rejects = refused{}
-			cfg.Events, cfg.Actions = happened, acted
+			cfg.Events, cfg.Actions, cfg.Details = happened, acted, detailed
 			environ := serve(t, cfg)
 			var b strings.Builder
 			for _, command := range commands {

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/record"
 )
@@ -47,6 +48,13 @@ func happened(context.Context) ([]scheduler.Event, []string, error) {
 			N: 3, Detail: "HTTP 500\x1b[31m"},
 		{At: someDue, Kind: scheduler.EventLeader, Instance: "tarry-2", N: 1, Detail: "leads, term 4"},
 	}, []string{"tarry-3"}, nil
+}
+
+func detailed(context.Context) (map[string]*ops.InstanceDetail, error) {
+	return map[string]*ops.InstanceDetail{"tarry-1": {Since: someDue,
+		Checks: []ops.Check{{Name: "redis", OK: true}, {Name: "nats", Detail: "not connected\x1b"},
+			{Name: "journal", Buckets: []int{1, 3}, Detail: "full"}},
+		Clocks: []ops.ClockReading{{Source: "machine"}, {Source: "redis", LeastMS: -1500, MostMS: -1499.58}}}}, nil
 }
 
 func acted(context.Context) ([]record.Action, []string, error) {

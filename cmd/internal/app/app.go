@@ -247,7 +247,7 @@ func (a *App) wireHTTP() (err error) {
 		Config: ops.Config{
 			Service: a.instance, Settings: a.topics, Webhooks: a.webhooks.View, Cluster: a.cluster,
 			Clocks: a.health.clocksErr, Overview: a.overview, Hour: a.pace.hour,
-			Events: a.happened, Actions: a.acted, Act: a.acts.add,
+			Events: a.happened, Actions: a.acted, Details: a.details, Act: a.acts.add,
 			Namespace: a.cfg.Namespace, Instance: a.cfg.Instance, Version: a.options.Version,
 			Prefix: a.cfg.NATS.Prefix, Durable: a.durable(),
 			Rejects: a.rejects, Intake: a.contents, Journal: a.journalDoor(), JournalMode: a.journal.mode.String(),

@@ -14,23 +14,30 @@ import (
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
-// Either instance tells what both counted, and which one it did not hear.
-func TestSeries_SumsWhatAllInstancesCounted(t *testing.T) {
-	t.Parallel()
+// pair starts a leader and a standby whose connection to NATS may be cut.
+func pair(t *testing.T, namespace string) (nc *nats.Conn, link *lab.Proxy, a, b *instance) {
+	t.Helper()
 	natsURL, redisAddr, zkAddr := lab.NewNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
-	link := lab.NewProxy(t, strings.TrimPrefix(natsURL, "nats://"))
+	link = lab.NewProxy(t, strings.TrimPrefix(natsURL, "nats://"))
 	nc, err := nats.Connect(natsURL)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
+	a = start(t, settings(t, natsURL, redisAddr, zkAddr, namespace, "a"))
+	a.ready()
+	b = start(t, settings(t, "nats://"+link.Addr, redisAddr, zkAddr, namespace, "b"))
+	b.ready()
+	return nc, link, a, b
+}
+
+// Either instance tells what both counted, and which one it did not hear.
+func TestSeries_SumsWhatAllInstancesCounted(t *testing.T) {
+	t.Parallel()
+	nc, link, a, b := pair(t, "paced")
 	if _, err := nc.Subscribe("paced.>", func(*nats.Msg) {}); err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, settings(t, natsURL, redisAddr, zkAddr, "paced", "a"))
-	a.ready()
-	b := start(t, settings(t, "nats://"+link.Addr, redisAddr, zkAddr, "paced", "b"))
-	b.ready()
 	type pair struct {
 		accepted, delivered, canceled int
 		instances, missing            []string

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/bridge/request"
@@ -20,6 +21,7 @@ const (
 	askPace    = "pace"
 	askEvents  = "events"
 	askActions = "actions"
+	askDetail  = "detail"
 )
 
 // actsKept is how many actions of operators an instance keeps.
@@ -56,6 +58,8 @@ func (a *App) tell(what string) any {
 		return a.events.Last()
 	case askActions:
 		return a.acts.all()
+	case askDetail:
+		return a.detail()
 	}
 	return nil
 }
@@ -66,6 +70,34 @@ func (a *App) happened(ctx context.Context) ([]scheduler.Event, []string, error)
 
 func (a *App) acted(ctx context.Context) ([]record.Action, []string, error) {
 	return gathered(ctx, a, askActions, a.acts.all(), func(one record.Action) message.Milli { return one.At })
+}
+
+// detail is what this instance tells of itself.
+func (a *App) detail() *ops.InstanceDetail {
+	counted, _ := a.pace.look()
+	d := &ops.InstanceDetail{Since: counted.Since, Checks: a.api.Ops().Checks(context.Background())}
+	for _, r := range a.clock.Readings() {
+		ms := func(d time.Duration) float64 { return float64(d.Round(10*time.Microsecond).Microseconds()) / 1000 }
+		d.Clocks = append(d.Clocks, ops.ClockReading{Source: r.Source, LeastMS: ms(r.Least), MostMS: ms(r.Most)})
+	}
+	return d
+}
+
+func (a *App) details(ctx context.Context) (map[string]*ops.InstanceDetail, error) {
+	others, err := a.others.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	all := map[string]*ops.InstanceDetail{a.cfg.Instance: a.detail()}
+	_, _ = a.others.Ask(ctx, askDetail, others, func(instance string, text json.RawMessage) error {
+		d := &ops.InstanceDetail{}
+		if err := json.Unmarshal(text, d); err != nil {
+			return fmt.Errorf("read what it tells of itself: %w", err)
+		}
+		all[instance] = d
+		return nil
+	})
+	return all, nil
 }
 
 // gathered returns what all instances keep of something, the last first, and which of them did not answer.

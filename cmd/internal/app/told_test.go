@@ -22,22 +22,14 @@ import (
 // Either instance tells what happened, and what operators did, on both; and NATS has what happened.
 func TestEvents_AndActionsAreThoseOfAllInstances(t *testing.T) {
 	t.Parallel()
-	natsURL, redisAddr, zkAddr := lab.NewNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
-	link := lab.NewProxy(t, strings.TrimPrefix(natsURL, "nats://"))
-	nc, err := nats.Connect(natsURL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nc.Close)
+	nc, link, a, b := pair(t, "told")
 	published, err := nc.SubscribeSync("tarry.told.event.*.told.>")
+	if err == nil {
+		err = nc.Flush()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
-	a := start(t, settings(t, natsURL, redisAddr, zkAddr, "told", "a"))
-	a.ready()
-	b := start(t, settings(t, "nats://"+link.Addr, redisAddr, zkAddr, "told", "b"))
-	b.ready()
-
 	b.post("/v1/topics/told.%3E/pause", "")
 	if status, text := a.says(http.MethodPost, "/v1/dead/requeue", `{"id":"nobody"}`); status != http.StatusNotFound {
 		t.Fatal(status, text)
@@ -111,6 +103,51 @@ func TestEvents_AndActionsAreThoseOfAllInstances(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// Either instance tells what each reaches and how its clocks are; the one that does not answer is missing.
+func TestCluster_HasWhatEachTellsOfItself(t *testing.T) {
+	t.Parallel()
+	_, link, a, b := pair(t, "detail")
+	tells := func(i *instance, want string) {
+		t.Helper()
+		lab.Eventually(t, 30*time.Second, func() error {
+			var c ops.Cluster
+			if _, err := i.get("/v1/cluster?detail=true", &c); err != nil {
+				return err
+			}
+			got := ""
+			for _, one := range c.Instances {
+				if d := one.Detail; d != nil {
+					got += one.Instance
+					for _, k := range d.Checks {
+						got += fmt.Sprintf(" %s %t", k.Name, k.OK)
+					}
+					for _, r := range d.Clocks {
+						got += " " + r.Source
+						if r.LeastMS > r.MostMS || r.LeastMS < -1000 || r.MostMS > 1000 {
+							t.Errorf("%+v on one machine", r)
+						}
+					}
+					if since := time.Since(d.Since.Time()); since < 0 || since > time.Hour {
+						t.Errorf("%s runs for %s", one.Instance, since)
+					}
+					got += "; "
+				}
+			}
+			if got += fmt.Sprint(c.Missing); got != want {
+				return fmt.Errorf("got %s, want %s", got, want)
+			}
+			return nil
+		})
+	}
+	well := " redis true nats true zookeeper true machine_id true settings true instances true machine nats redis; "
+	tells(a, "a"+well+"b"+well+"[]")
+	tells(b, "a"+well+"b"+well+"[]")
+	link.Cut()
+	link.Stall()
+	tells(a, "a"+well+"[b]")
+	tells(b, "b"+strings.Replace(strings.Replace(well, "nats true", "nats false", 1), "machine nats", "machine", 1)+"[a]")
 }
 
 // happens waits for an event of a kind with this beginning of its detail.
@@ -188,11 +225,7 @@ func TestEvents_TellWhatHappened(t *testing.T) {
 // Whoever steps down says why, and the other says that it leads.
 func TestEvents_TellWhoLedAndWhyNoMore(t *testing.T) {
 	t.Parallel()
-	natsURL, redisAddr, zkAddr := lab.NewNATS(t).URL(), lab.SharedRedis(t).Addr, lab.SharedZooKeeper(t).Addr
-	a := start(t, settings(t, natsURL, redisAddr, zkAddr, "ruled", "a"))
-	a.ready()
-	b := start(t, settings(t, natsURL, redisAddr, zkAddr, "ruled", "b"))
-	b.ready()
+	_, _, a, b := pair(t, "ruled")
 	lab.Eventually(t, 40*time.Second, func() error {
 		if status, text := b.says(http.MethodPost, "/v1/cluster/resign", `{"reason":"kernel"}`); status != http.StatusOK {
 			return fmt.Errorf("%d %s", status, text) // b may not be known to be well yet
