@@ -260,7 +260,7 @@ function Ask({ title, body, button, go: act, told, result, wrong, busy, typed, k
       const result = await act(values, (told) => ask({ ...what, told }, what));
       ask({ ...what, busy: false, result: many ? result : [h(Mark, { is: 'done' }), ' ', result] }, what);
     } catch (problem) {
-      ask({ ...what, busy: false, wrong: problem.message }, what);
+      ask({ ...what, busy: false, wrong: problem.shown ?? problem.message }, what);
     }
   };
   // What is stopped still tells how far it came.

@@ -212,12 +212,25 @@ function Acts({ m, who, ask, again }) {
         return `It is due ${at(due, { date: true })}.`;
       }, h(Field, { label: 'Due from now in: 90s, 20m, 2h, 3d' },
         h('input', { name: 'delay', required: true, autocomplete: 'off' }))) }, 'Move…'),
-      small && who.bodies && h(Button, { onClick: asks(['Edit ', name], 'Save', async (values) => {
-        if (!('body' in changed(values))) return 'Nothing was changed.';
-        const { uid, version } = await act('reschedule', on, { version: m.version, body: changed(values) });
-        return uid === m.uid ? `It is version ${version} now.`
-          : ['Consumers had it, so it goes on as ', link(to(uid), uid), '.'];
-      }, edit) }, 'Edit…'),
+      small && who.bodies && h(Button, { onClick: () => {
+        let known = m.version; // that the form may replace
+        asks(['Edit ', name], 'Save', async (values) => {
+          if (!('body' in changed(values))) return 'Nothing was changed.';
+          try {
+            const { uid, version } = await act('reschedule', on, { version: known, body: changed(values) });
+            return uid === m.uid ? `It is version ${version} now.`
+              : ['Consumers had it, so it goes on as ', link(to(uid), uid), '.'];
+          } catch (problem) {
+            if (problem.status !== 412) throw problem;
+            const now = await read('get', {}, { values: on });
+            known = now.version;
+            problem.shown = [`Somebody else has changed it. Version ${known} says:`,
+              h('pre', { class: 'first', tabindex: 0 }, text(now, large)),
+              'Yours stands above: save it again to replace theirs.'];
+            throw problem;
+          }
+        }, edit)();
+      } }, 'Edit…'),
       h(Button, { kind: 'danger', onClick: asks(['Cancel ', name, '?'], 'Cancel the message', async () => {
         const { version } = await read('get', {}, { values: on });
         if (version !== m.version) {

@@ -18,17 +18,22 @@ export const reasons = {
   webhook: ['waiting', 'posted next'],
 };
 
+// What stops all messages is no group, nor is what waits before it is a message.
+const stops = (c) => c.level === 'stop' || c.word === 'intake_waits' || c.word === 'set_aside';
+
 export function Stuck({ feed, who, ask }) {
-  const f = feed(...held);
+  const f = feed(...held), all = feed('overview').data.conditions.filter(stops);
   return h('div', null,
     h('div', { class: 'head' }, h('h1', null, 'What is stuck')),
+    all.map((c) => h(Notice, { mark: c.level === 'stop' ? 'dead' : 'late' }, h('bdi', null, c.detail),
+      c.count > 0 && [': ', h('b', null, num(c.count))])),
     f.problem && h(Notice, null, f.problem.message),
-    f.data ? h(Groups, { ...f.data, may: who?.operate, ask }) : !f.problem && h(Ghost));
+    f.data ? h(Groups, { ...f.data, stopped: all.length > 0, may: who?.operate, ask }) : !f.problem && h(Ghost));
 }
 
-function Groups({ groups, more, may, ask }) {
+function Groups({ groups, more, stopped, may, ask }) {
   const n = sum(groups.map((g) => g.count));
-  if (!n) return h('p', { class: 'lede' }, 'Nothing that is due is held back.');
+  if (!n) return !stopped && h('p', { class: 'lede' }, 'Nothing that is due is held back.');
   return [
     h('p', { class: 'lede' },
       h('b', null, num(n)), n === 1 ? ' message is due and waits' : ' messages are due and wait',

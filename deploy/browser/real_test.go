@@ -43,12 +43,12 @@ func TestConsole_OnRealServersSaysWhatFails(t *testing.T) {
 	as("POST", "/v1/messages", map[string]any{"topic": "real.y", "delay": "10ms"})
 	p := open(t, "http://"+b.Addr+"/console")
 	p.sees(t, "This tarry asks callers for a token.")
-	p.forgets() // that it was refused
 	p.do(t, chromedp.SendKeys(chromedp.CSS("dialog input"), site.HTTPToken+kb.Enter))
 	p.sees(t, "What may leave, leaves on time. 1 due message is held back.")
 	p.sees(t, "nobody listens on real.y")
 	p.sees(t, "instances well 2 of 2")
 	p.sees(t, "a leads, term 1")
+	p.forgets() // that it was refused
 	p.auditAll(t, "#/overview", "#/cluster", "#/stuck", "#/messages?topic=real.%3E")
 
 	a.Kill()
@@ -59,6 +59,11 @@ func TestConsole_OnRealServersSaysWhatFails(t *testing.T) {
 	s.Redis.Pause()
 	p.sees(t, "Redis does not answer: nothing is accepted and nothing leaves; what waits is kept in it.")
 	p.picture(t, "redis-away.png")
+	p.click(t, "Cluster")
+	p.sees(t, "b lacks redis: ")
+	p.click(t, "Stuck")
+	p.sees(t, "What is stuck redis does not answer: nothing is accepted and nothing leaves")
+	p.click(t, "Overview")
 	s.Redis.Resume()
 	p.sees(t, "No other instance is well: if b dies, nobody takes over.")
 	a.Restart()

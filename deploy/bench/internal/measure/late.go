@@ -2,6 +2,10 @@ package measure
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
 	"sync/atomic"
 	"time"
 
@@ -12,14 +16,61 @@ import (
 	"github.com/tarry-mq/tarry/deploy/bench/internal/stage"
 )
 
-func (b bench) tarryLate(rate int) run {
+func (b bench) tarryLate(rate, viewers int) run {
 	return func(ctx context.Context, s *stage.Scope) (Outcome, error) {
 		t, c, err := b.tarry(ctx, s)
 		if err != nil {
 			return Outcome{}, err
 		}
-		return b.late(ctx, s, c, rate, t.Processes(), b.tagged)
+		looking, leave := context.WithCancel(ctx)
+		defer leave()
+		saw := make(chan error, viewers)
+		for range viewers {
+			go func() { saw <- view(looking, t.URL) }()
+		}
+		o, err := b.late(ctx, s, c, rate, t.Processes(), b.tagged)
+		leave()
+		for range viewers {
+			err = errors.Join(err, <-saw)
+		}
+		return o, err
 	}
+}
+
+// view asks what a console that shows its Overview asks, as often, until ctx ends.
+func view(ctx context.Context, url string) error {
+	asks := []struct {
+		path  string
+		every time.Duration
+		next  time.Time
+	}{{path: "overview", every: 2 * time.Second}, {path: "events?limit=6", every: 5 * time.Second},
+		{path: "series", every: 10 * time.Second}, {path: "forecast?by=topic&top=5", every: 15 * time.Second}}
+	for ctx.Err() == nil {
+		for i := range asks {
+			ask := &asks[i]
+			if time.Now().Before(ask.next) {
+				continue
+			}
+			r, err := http.NewRequestWithContext(ctx, http.MethodGet, url+"/v1/"+ask.path, nil)
+			if err != nil {
+				return fmt.Errorf("view: %w", err)
+			}
+			answer, err := http.DefaultClient.Do(r)
+			if err == nil {
+				_, err = io.Copy(io.Discard, answer.Body)
+				_ = answer.Body.Close()
+				if err == nil && answer.StatusCode != http.StatusOK {
+					return fmt.Errorf("view %s: %s", ask.path, answer.Status)
+				}
+			}
+			if err != nil && ctx.Err() == nil {
+				return fmt.Errorf("view %s: %w", ask.path, err)
+			}
+			ask.next = time.Now().Add(ask.every)
+		}
+		_ = load.SleepUntil(ctx, time.Now().Add(100*time.Millisecond))
+	}
+	return nil
 }
 
 func (b bench) schedulesLate(rate int) run {

@@ -22,7 +22,8 @@
 //	         redis: pipelines of 100
 //	drain    all messages are due at one instant, and are loaded before it; the rate until a consumer has the last one
 //	late-R   32 producers push R messages a second, due after a spread of delays; received minus due. jetstream:
-//	         they keep each message themselves and publish it at its moment, which is the machine's own lateness
+//	         they keep each message themselves and publish it at its moment, which is the machine's own lateness;
+//	         viewed: ten consoles show their Overview meanwhile
 //	pending  far-off messages: what they cost in memory, and in processor time while nothing is due
 //	journal-push     push-many over HTTP, and how the journal follows
 //	journal-drain    drain; the journal has caught up with the loading before the instant. How it follows deliveries
@@ -122,8 +123,8 @@ func All(plan Plan, program, before string) []Test {
 	}
 	for _, rate := range plan.Rates {
 		tests = append(tests, Test{Name: report.Late(rate), Systems: []System{
-			{report.Tarry, b.tarryLate(rate)}, {report.Schedules, b.schedulesLate(rate)},
-			{report.JetStream, b.bareLate(rate)}}, Alone: true})
+			{report.Tarry, b.tarryLate(rate, 0)}, {report.Viewed, b.tarryLate(rate, 10)},
+			{report.Schedules, b.schedulesLate(rate)}, {report.JetStream, b.bareLate(rate)}}, Alone: true})
 	}
 	tests = append(tests,
 		Test{Name: report.Pending,

@@ -64,7 +64,9 @@ func goals(rates []int) []goal {
 			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), Schedules, P99},
 				most: 1.0 / 80, unit: milliseconds, inside: true},
 			goal{work: work, own: figureOf{Late(rate), Tarry, P99}, peer: figureOf{Late(rate), JetStream, P99},
-				most: []float64{1.8, 2.5}[min(i, 1)], unit: milliseconds})
+				most: []float64{1.8, 2.5}[min(i, 1)], unit: milliseconds},
+			goal{work: work + ", ten viewers of the console", own: figureOf{Late(rate), Viewed, P99},
+				peer: figureOf{Late(rate), Tarry, P99}, most: 1.05, unit: milliseconds})
 	}
 	all = append(all,
 		goal{work: "Redis memory per pending message, beyond the body", own: figureOf{Pending, Tarry, Beyond},

@@ -50,6 +50,7 @@ const (
 	TarryNATS = "tarry-nats"
 	Consume   = "consume" // tarry, by its Go library's Consume
 	Answered  = "answered"
+	Viewed    = "viewed" // tarry, while ten people look at its console
 	Schedules = "schedules"
 	JetStream = "jetstream"
 	Redis     = "redis"

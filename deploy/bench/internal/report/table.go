@@ -55,6 +55,7 @@ func count(n int, what string) string {
 // names are the systems as the tables call them.
 func names(system string) string {
 	return map[string]string{Tarry: "tarry", TarryTag: "tarry", Consume: "Consume of the library",
+		Viewed:    "tarry, ten viewers",
 		Schedules: "NATS schedules",
 		JetStream: "bare JetStream",
 		Redis:     "raw HSET+ZADD", Answered: "an answer after HSET+ZADD",
@@ -124,7 +125,7 @@ func plain(value float64) string {
 func (b *Book) writeLateness(w *strings.Builder) {
 	var rows strings.Builder
 	for _, rate := range b.Rates {
-		for _, system := range []string{Tarry, Schedules, JetStream} {
+		for _, system := range []string{Tarry, Viewed, Schedules, JetStream} {
 			b.writeRow(&rows, Thousands(rate)+"/s, "+names(system), Late(rate), system,
 				cells(milliseconds, Least, Median, P99, P999, Greatest),
 				cells(percent, CPUPercent("tarry"), CPUPercent("redis"), CPUPercent("nats")))
