@@ -384,6 +384,26 @@ func TestConsole_RequeuesACause(t *testing.T) {
 	p.sees(t, "purged 1")
 	p.click(t, "Close")
 	p.sees(t, "1 is dead, of 1 cause")
+
+	// Many are asked for twice, and all of them are told.
+	many := make([]any, 1000)
+	for n := range 5 {
+		for i := range many {
+			many[i] = map[string]any{"topic": "many.x", "id": fmt.Sprint(n, "-", i), "attempt": 3, "retry": "1m",
+				"reason": fmt.Sprint("HTTP ", i)}
+		}
+		post(t, server+"/v1/messages/batch", map[string]any{"messages": many})
+	}
+	p.sees(t, "5 001 are dead, of 2 causes")
+	p.click(t, "Requeue…")
+	p.sees(t, "5 000 messages match.")
+	p.click(t, "Requeue 5\u2009000")
+	p.sees(t, "This is not what is to be typed.")
+	p.fills(t, `dialog input[name="typed"]`, "many.x")
+	p.click(t, "Requeue 5\u2009000")
+	p.sees(t, "requeued 5 000")
+	p.click(t, "Close")
+	p.sees(t, "1 is dead, of 1 cause")
 	if p.said() != "" {
 		t.Errorf("went wrong: %s", p.said())
 	}
