@@ -208,6 +208,17 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 		!strings.Contains(answer.Raw, "degraded") {
 		t.Errorf("readyz of an instance that takes some pushes: %d %s", answer.Status, answer.Raw)
 	}
+	tells := func(away bool) {
+		t.Helper()
+		lab.Eventually(t, site.Patience, func() error {
+			answer, err := next.Call(t.Context(), http.MethodGet, "/v1/overview", nil)
+			if answer.Status != http.StatusOK || strings.Contains(answer.Raw, `"word":"bucket_away","level":"stop"`) != away {
+				return fmt.Errorf("the overview is %s, %w", answer.Raw, err)
+			}
+			return nil
+		})
+	}
+	tells(true)
 	if answer := s.Must(next, http.MethodGet, "/v1/messages/nobody-knows-this",
 		nil); answer.Status == http.StatusNotFound {
 		t.Errorf("an id that may lie with the node: %d %s", answer.Status, answer.Raw)
@@ -243,4 +254,5 @@ func TestAClusterNodeThatFreezesStopsOnlyItsBuckets(t *testing.T) {
 		}
 		return nil
 	})
+	tells(false)
 }

@@ -31,6 +31,11 @@ func TestCluster_TellsThatTwoClocksVote(t *testing.T) {
 			}
 			return nil
 		})
+		if c.says != "" {
+			a.has(ops.LevelWarn, ops.CondClocks, 0)
+		} else {
+			a.lacks(ops.CondClocks)
+		}
 		a.metric(`tarry_overdue_seconds{held="clock"}`, exactly(0))
 	}
 }

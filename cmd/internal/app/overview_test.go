@@ -3,13 +3,20 @@ package app_test
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
 	"github.com/tarry-mq/tarry/bridge/ops"
+	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
 // overview waits until an instance tells these conditions, as "level word", and no others.
@@ -33,21 +40,104 @@ func (i *instance) overview(level ops.Level, want ...string) (o ops.Overview) {
 	return o
 }
 
-// has waits for one condition among those that an instance tells.
+// has waits for one condition among those that an instance tells; a count below 0 is any.
 func (i *instance) has(level ops.Level, word string, count int) {
 	i.t.Helper()
-	lab.Eventually(i.t, 30*time.Second, func() error {
+	i.conditions(fmt.Sprintf("want %s %s %d", level, word, count), func(all []ops.Condition) bool {
+		return slices.ContainsFunc(all, func(c ops.Condition) bool {
+			return c.Word == word && c.Level == level && (count < 0 || c.Count == count) && c.Since > 0 && c.Detail != ""
+		})
+	})
+}
+
+// lacks waits until an instance does not tell a condition.
+func (i *instance) lacks(word string) {
+	i.t.Helper()
+	i.conditions("want none of "+word, func(all []ops.Condition) bool {
+		return !slices.ContainsFunc(all, func(c ops.Condition) bool { return c.Word == word })
+	})
+}
+
+func (i *instance) conditions(want string, are func([]ops.Condition) bool) {
+	i.t.Helper()
+	lab.Eventually(i.t, 40*time.Second, func() error {
 		var o ops.Overview
-		if _, err := i.get("/v1/overview", &o); err != nil {
-			return err
-		}
-		if !slices.ContainsFunc(o.Conditions, func(c ops.Condition) bool {
-			return c.Word == word && c.Level == level && c.Count == count && c.Since > 0 && c.Detail != ""
-		}) {
-			return fmt.Errorf("%+v, want %s %s %d", o.Conditions, level, word, count)
+		if _, err := i.get("/v1/overview", &o); err != nil || !are(o.Conditions) {
+			return fmt.Errorf("%+v, %w, %s", o.Conditions, err, want)
 		}
 		return nil
 	})
+}
+
+// What else may hold messages back is told while it does, and not after.
+func TestOverview_TellsWhatElseHoldsMessagesBack(t *testing.T) {
+	t.Parallel()
+	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)
+	var well atomic.Bool
+	target := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		if !well.Load() {
+			w.WriteHeader(http.StatusInternalServerError)
+		}
+	}))
+	t.Cleanup(target.Close)
+	cfg := settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "heldelse", "a")
+	cfg.Webhook.Allow = []string{"127.0.0.1"}
+	cfg.Topics = []config.Topic{{Pattern: "heldelse.rate", Rate: 1}, {Pattern: "heldelse.late", CatchUpRate: 1},
+		{Pattern: "heldelse.hook", Deliver: config.DeliverWebhook, Retry: "1s*100", Webhook: config.Webhook{
+			URL: target.URL, Secrets: []config.Secret{"whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}}}
+	a := start(t, cfg)
+	a.ready()
+	nc, err := nats.Connect(natsSrv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	for _, topic := range []string{"heldelse.rate", "heldelse.late"} {
+		if _, err := nc.Subscribe(topic, func(*nats.Msg) {}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	full := jetstream.StreamConfig{Name: "FULL", Subjects: []string{"heldelse.full"}, MaxMsgs: 1,
+		Discard: jetstream.DiscardNew, Storage: jetstream.MemoryStorage}
+	if _, err := js.CreateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := js.Publish(t.Context(), "heldelse.full", nil); err != nil {
+		t.Fatal(err)
+	}
+	long := time.Now().Add(-time.Minute).Format(time.RFC3339)
+	batch := func(topic string, n int) {
+		var all []string
+		for range n {
+			all = append(all, fmt.Sprintf(`{"topic":%q,"at":%q}`, topic, long))
+		}
+		a.post("/v1/messages/batch", `{"messages":[`+strings.Join(all, ",")+`]}`)
+	}
+	batch("heldelse.rate", 500)
+	batch("heldelse.late", 500)
+	batch("heldelse.full", 1)
+	batch("heldelse.hook", 1)
+	a.has(ops.LevelHeld, string(message.WhyRate), -1)
+	a.has(ops.LevelHeld, string(message.WhyCatchUp), -1)
+	a.has(ops.LevelHeld, string(message.WhyStream), 1)
+	a.has(ops.LevelWarn, ops.CondWebhookFails, 0)
+
+	full.MaxMsgs = 10
+	if _, err := js.UpdateStream(t.Context(), full); err != nil {
+		t.Fatal(err)
+	}
+	well.Store(true)
+	for _, topic := range []string{"heldelse.rate", "heldelse.late"} {
+		a.post("/v1/messages/cancel", `{"topic":"`+topic+`"}`)
+	}
+	for _, word := range []string{string(message.WhyRate), string(message.WhyCatchUp), string(message.WhyStream),
+		ops.CondWebhookFails} {
+		a.lacks(word)
+	}
 }
 
 // What is away is told while it is, and not after.

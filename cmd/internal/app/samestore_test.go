@@ -11,6 +11,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -100,6 +101,8 @@ func TestOtherStore_TakesNothingAndSaysSo(t *testing.T) {
 		}
 		return nil
 	})
+	b.has(ops.LevelStop, ops.CondOtherStore, 0)
+	a.lacks(ops.CondOtherStore)
 	if _, text := b.says(http.MethodGet, "/v1/cluster", ""); !strings.Contains(text, reason) {
 		t.Errorf("got %s", text)
 	}
