@@ -9,15 +9,6 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// DeadGroupsAsked asks what messages died of.
-type DeadGroupsAsked struct {
-	Topic string `json:"topic" as:"pattern"`
-	From  *When  `json:"from"` // bounds of the time of death; a duration counts back from now
-	To    *When  `json:"to"`
-}
-
-func (in *DeadGroupsAsked) check() error { return checkDied(in.From, in.To) }
-
 // DeadGroups is what dead messages died of, the most messages first.
 type DeadGroups struct {
 	Groups []DeadGroup `json:"groups"`
@@ -58,14 +49,14 @@ const (
 )
 
 // deadGroups groups dead messages by what they died of.
-func (o *Ops) deadGroups(ctx context.Context, _ *Caller, in *DeadGroupsAsked) (*DeadGroups, error) {
+func (o *Ops) deadGroups(ctx context.Context, _ *Caller, in *Died) (*DeadGroups, error) {
 	type key struct{ topic, from, to string }
 	return o.causes.get(ctx, key{in.Topic, in.From.text(), in.To.text()}, viewsKeep, o.Timeout,
 		func(ctx context.Context) (*DeadGroups, error) { return o.readCauses(ctx, in) })
 }
 
-func (o *Ops) readCauses(ctx context.Context, in *DeadGroupsAsked) (*DeadGroups, error) {
-	q, err := (&DeadList{Topic: in.Topic, From: in.From, To: in.To}).listing(o.Now())
+func (o *Ops) readCauses(ctx context.Context, in *Died) (*DeadGroups, error) {
+	q, err := (&DeadList{Died: *in}).listing(o.Now())
 	if err != nil {
 		return nil, err
 	}

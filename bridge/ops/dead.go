@@ -14,16 +14,21 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// DeadList asks for dead messages.
-type DeadList struct {
+// Died selects dead messages.
+type Died struct {
 	Topic string `json:"topic" as:"pattern"`
-	Cause string `json:"cause"`
 	From  *When  `json:"from"` // bounds of the time of death; a duration counts back from now
 	To    *When  `json:"to"`
-	Page
 }
 
-func (in *DeadList) check() error { return checkDied(in.From, in.To) }
+func (in *Died) check() error { return checkDied(in.From, in.To) }
+
+// DeadList asks for dead messages, in the order they died.
+type DeadList struct {
+	Died
+	Cause string `json:"cause"`
+	Page
+}
 
 // checkDied is checkRange for times of death: back from now, the longer duration is the earlier.
 func checkDied(from, to *When) error {

@@ -73,7 +73,7 @@ func TestLists_TellAStoreThatIsSlowFromOneThatHasNothing(t *testing.T) {
 			a := out.(*MessageList)
 			return a.Cursor == "" || len(a.Messages) != 3
 		}},
-		"causes": {"GET /v1/dead/groups", &DeadGroupsAsked{}, func(out any) bool {
+		"causes": {"GET /v1/dead/groups", &Died{}, func(out any) bool {
 			a := out.(*DeadGroups)
 			return a.Looked.Whole || a.Looked.Read != 3 || len(a.Groups) != 1
 		}},
