@@ -27,7 +27,7 @@ const screens = [
   { path: 'messages', title: 'Messages', Screen: Messages, feeds: messagesFeeds, key: 'm', apart: true },
   { path: 'topics', title: 'Topics', Screen: Topics, feeds: topicsFeeds, key: 't' },
   { path: 'rejected', title: 'Rejected', Screen: Rejected, feeds: rejectedFeeds, key: 'r',
-    count: (o) => marked('refused', o.intake?.rejects ?? 0) },
+    count: (o) => o.intake && marked('refused', o.intake.rejects) },
   { path: 'pull', title: 'Pull and webhooks', Screen: Pull, feeds: pullFeeds, key: 'p',
     count: (o) => num(o.messages.leased) },
   { path: 'cluster', title: 'Cluster', Screen: Cluster, feeds: clusterFeeds, key: 'c', apart: true },

@@ -60,6 +60,7 @@ function Ledger({ title, rows }) {
 function Ledgers({ o }) {
   const { waiting, ready, in_flight, leased, dead } = o.messages ?? {}, { backlog, aside, rejects } = o.intake ?? {};
   const { mode, lag } = o.journal, hour = o.last_hour;
+  const asked = !o.conditions.some((c) => c.word === 'election_unknown'); // who leads is known then, if anybody does
   const overdue = o.overdue ?? [], oldest = overdue.map((x) => x.oldest).sort()[0];
   const is = (n, mark) => (n ? mark : 'gone');
   return h('div', { class: 'ledger' },
@@ -84,9 +85,9 @@ function Ledgers({ o }) {
       [is(backlog, 'waiting'), 'in the intake', backlog],
       [is(lag?.changes, 'waiting'), 'not in the journal', lag?.changes]] }),
     h(Ledger, { title: 'Under it', rows: [
-      [o.leader ? 'done' : 'dead', link('cluster', 'leads'), h(Name, null, o.leader?.instance ?? 'nobody'),
-        o.term && `term ${o.term}`],
-      [o.healthy ? 'done' : 'dead', 'instances well', `${o.healthy} of ${o.instances}`],
+      [o.leader ? 'done' : 'dead', link('cluster', 'leads'),
+        o.leader ? h(Name, null, o.leader.instance) : asked ? 'nobody' : 'not known', o.term && `term ${o.term}`],
+      [o.healthy ? 'done' : 'dead', 'instances well', asked ? `${o.healthy} of ${o.instances}` : 'not known'],
       [is(mode !== 'off', 'done'), 'journal', mode,
         lag?.oldest && [h(Rel, { time: lag.oldest, how: 'for' }), ' behind']],
       [o.clocks.spread_ms > S ? 'unsure' : 'done', 'clocks apart', span(o.clocks.spread_ms),

@@ -56,8 +56,12 @@ func (p *Peers) Run(ctx context.Context) error {
 		if json.Unmarshal(request, &ask) != nil || ask.By == p.cfg.Instance {
 			return nil
 		}
-		told, err := json.Marshal(p.cfg.Tell(ask.What))
-		if err != nil || string(told) == "null" {
+		what := p.cfg.Tell(ask.What)
+		if what == nil {
+			return nil
+		}
+		told, err := json.Marshal(what)
+		if err != nil {
 			return nil
 		}
 		body, err := json.Marshal(peerTold{p.cfg.Instance, told})

@@ -36,6 +36,7 @@ func TestPeers_HearsWhoAnswersAndNamesWhoDoesNot(t *testing.T) {
 	instance("c", func(string) any { return make(chan int) }) // cannot be encoded
 	instance("d", func(string) any { return nil })
 	instance("e", knows("e"))
+	instance("f", func(string) any { return []string(nil) }) // nothing is an answer too
 	ask := func(what string, of []string, missing []string, want ...string) {
 		t.Helper()
 		lab.Eventually(t, 10*time.Second, func() error {
@@ -54,7 +55,8 @@ func TestPeers_HearsWhoAnswersAndNamesWhoDoesNot(t *testing.T) {
 			return nil
 		})
 	}
-	ask("weather", []string{"b", "c", "d", "e", "gone"}, []string{"c", "d", "e", "gone"}, `b said "b has rain"`)
+	ask("weather", []string{"b", "c", "d", "e", "f", "gone"}, []string{"c", "d", "e", "gone"}, `b said "b has rain"`,
+		"f said null")
 	ask("taxes", []string{"b"}, []string{"b"})
 	ask("weather", []string{}, nil)
 	ask("weather", []string{"a"}, []string{"a"}) // it does not ask itself

@@ -229,7 +229,8 @@ func (s *situation) conditions() (all []ops.Condition) {
 	if leader, spare, unlinked := s.standbys(); leader != "" {
 		when(spare == 0, ops.LevelWarn, ops.CondNoStandby, "no other instance is well: if %s dies, nobody takes over", leader)
 		when(len(unlinked) > 0, ops.LevelWarn, ops.CondUnlinked,
-			"no link to the leader: %s; if it dies, they wait for its session to expire", strings.Join(unlinked, ", "))
+			"%s: no link to the leader; if %s dies, its session must expire before another takes over",
+			strings.Join(unlinked, ", "), leader)
 	}
 	held := cmp.Or(s.held, &intake.Held{})
 	when(s.intake != nil && held.Pushes > held.Aside, ops.LevelWarn, ops.CondIntakeWaits,
@@ -252,7 +253,14 @@ func (s *situation) conditions() (all []ops.Condition) {
 	counted := func(c *ops.Condition, hold message.Hold) {
 		c.Count, c.Oldest = sum.Waiting[hold].Overdue, sum.Waiting[hold].Oldest
 	}
-	counted(when(by(message.HoldNone, lateStop), ops.LevelStop, ops.CondOverdue,
+	late = by(message.HoldNone, lateStop)
+	for _, c := range all {
+		if late && c.Level == ops.LevelStop { // which is why
+			counted(when(true, ops.LevelStop, ops.CondOverdue, "messages are late for that reason"), message.HoldNone)
+			late = false
+		}
+	}
+	counted(when(late, ops.LevelStop, ops.CondOverdue,
 		"messages are late, and nothing holds them back: see who leads, and what it waits for"), message.HoldNone)
 	counted(when(by(message.HoldPull, lateHeld), ops.LevelHeld, string(message.WhyUnpulled),
 		"messages wait for consumers to pull them"), message.HoldPull)

@@ -82,7 +82,9 @@ func TestConditions_EachOnce(t *testing.T) {
 		"webhook": {func(s *situation) {
 			s.webhooks = []ops.Webhook{{Pattern: "bills.>"}, {Pattern: "mail.>", FailingSince: "then"}}
 		}, "warn webhook_fails mail.>"},
-		"overdue":     {func(s *situation) { overdue(s, message.HoldNone, 5, 3*time.Second) }, "stop overdue 5"},
+		"overdue": {func(s *situation) { overdue(s, message.HoldNone, 5, 3*time.Second) }, "stop overdue 5"},
+		"overdue for a reason": {func(s *situation) { s.nats = down; overdue(s, message.HoldNone, 5, 3*time.Second) },
+			"stop nats_away, stop overdue 5"},
 		"barely late": {func(s *situation) { overdue(s, message.HoldNone, 5, time.Second) }, ""},
 		"unpulled":    {func(s *situation) { overdue(s, message.HoldPull, 5, time.Minute) }, "held unpulled 5"},
 		"paused": {func(s *situation) {

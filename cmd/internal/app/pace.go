@@ -1,6 +1,7 @@
 package app
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -19,21 +20,30 @@ import (
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
 
-// pace keeps how the last hour went on this instance, minute by minute, from the counters that its metrics have. It
-// looks at them once a minute, and when somebody asks.
+// pace keeps how the last hour went, minute by minute, from the counters that the metrics of this instance have. It
+// looks at them once a minute, and when somebody asks. Each minute it asks the others for all that they know, so that
+// what an instance counted outlives it, but for its last minute.
 type pace struct {
 	a      *App
 	gather prometheus.Gatherer // of what is in memory
 
 	mu     sync.Mutex
 	own    counted
-	last   tally // what the counters said
-	minute int64 // of the last look
+	heard  map[counter]counted // what others counted, those that are gone too
+	last   tally               // what the counters said
+	minute int64               // of the last look
 }
 
-// counted is what an instance counted, and since when.
+// counter is one run of an instance.
+type counter struct {
+	Instance string        `json:"instance"`
+	Since    message.Milli `json:"since"`
+}
+
+// counted is what an instance counted until a time.
 type counted struct {
-	Since   message.Milli   `json:"since"`
+	counter
+	Until   message.Milli   `json:"until"`
 	Minutes map[int64]tally `json:"minutes"` // by their number since 1970
 	Bounds  []float64       `json:"bounds"`  // of lateness, in seconds
 }
@@ -67,21 +77,73 @@ var paceOf = map[string]map[string]int{
 	"tarry_rejects_dropped_total": {"": rejectsDropped},
 }
 
+// maxHeard bounds how many runs of other instances are kept: one that crashes again and again has many in an hour.
+const maxHeard = 64
+
 const (
 	paceMinutes = 60
 	paceStep    = int64(time.Minute / time.Millisecond)
 )
 
-// run looks at the end of each minute.
+// run looks at the end of each minute, and hears what the others counted.
 func (p *pace) run(ctx context.Context) error {
-	p.look()
 	for {
+		p.look()
+		_, _ = p.hear(ctx) // who is silent has told it a minute ago
 		left := paceStep - int64(p.a.clock.Milli())%paceStep
 		if scheduler.Sleep(ctx, time.Duration(left)*time.Millisecond) != nil {
 			return nil
 		}
-		p.look()
 	}
+}
+
+// hear asks the others what they know, and returns who did not answer.
+func (p *pace) hear(ctx context.Context) (missing []string, err error) {
+	others, err := p.a.others.known(ctx)
+	if err != nil {
+		return nil, err
+	}
+	missing, _ = p.a.others.Ask(ctx, askPace, others, func(_ string, text json.RawMessage) error {
+		var told []counted
+		if err := json.Unmarshal(text, &told); err != nil {
+			return fmt.Errorf("read what it counted: %w", err)
+		}
+		return p.learn(told)
+	})
+	return missing, nil
+}
+
+// learn keeps what is newer than what is known.
+func (p *pace) learn(told []counted) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.heard == nil {
+		p.heard = map[counter]counted{}
+	}
+	for _, c := range told {
+		if c.counter == p.own.counter || c.Until <= p.heard[c.counter].Until {
+			continue
+		}
+		if !slices.Equal(c.Bounds, p.own.Bounds) {
+			return errors.New("it counts lateness otherwise") // another version
+		}
+		p.heard[c.counter] = c
+	}
+	maps.DeleteFunc(p.heard, func(_ counter, c counted) bool { return int64(c.Until)/paceStep <= p.minute-paceMinutes })
+	for len(p.heard) > maxHeard {
+		delete(p.heard, slices.MinFunc(slices.Collect(maps.Values(p.heard)), byUntil).counter)
+	}
+	return nil
+}
+
+func byUntil(x, y counted) int { return cmp.Compare(x.Until, y.Until) }
+
+// told returns all that this instance knows.
+func (p *pace) told() []counted {
+	own, _ := p.look()
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return append([]counted{own}, slices.Collect(maps.Values(p.heard))...)
 }
 
 // look adds what was counted since the last look to the minute of that one. It returns all that was counted, and the
@@ -92,7 +154,8 @@ func (p *pace) look() (counted, int64) {
 	families, err := p.gather.Gather() // under the lock: counters never seem to go back
 	at := p.a.clock.Milli()
 	if p.own.Minutes == nil {
-		p.own.Since, p.own.Minutes, p.minute = at, map[int64]tally{}, int64(at)/paceStep
+		p.own.counter = counter{p.a.cfg.Instance, at}
+		p.own.Minutes, p.minute = map[int64]tally{}, int64(at)/paceStep
 	}
 	if now := (tally{}); err == nil { // else the next look has it
 		p.own.Bounds = nil
@@ -102,7 +165,7 @@ func (p *pace) look() (counted, int64) {
 		p.own.Minutes[p.minute] = p.own.Minutes[p.minute].plus(&now, 1).plus(&p.last, -1)
 		p.last = now
 	}
-	p.minute = int64(at) / paceStep
+	p.minute, p.own.Until = int64(at)/paceStep, at
 	maps.DeleteFunc(p.own.Minutes, func(minute int64, _ tally) bool { return minute <= p.minute-paceMinutes })
 	all := p.own
 	all.Minutes = maps.Clone(all.Minutes)
@@ -150,31 +213,22 @@ func (t tally) plus(other *tally, sign int) tally {
 // hour tells how the last hour went on all instances.
 func (p *pace) hour(ctx context.Context) (h ops.Hour, err error) {
 	own, last := p.look()
-	others, err := p.a.others.known(ctx)
-	if err != nil {
+	if h.Missing, err = p.hear(ctx); err != nil {
 		return h, err
 	}
 	minutes, begin := make([]tally, paceMinutes), last-paceMinutes+1
-	sum := func(instance string, told *counted) {
-		for minute, t := range told.Minutes {
+	all := p.told()[1:]
+	slices.SortFunc(all, func(x, y counted) int {
+		return cmp.Or(cmp.Compare(x.Instance, y.Instance), cmp.Compare(x.Since, y.Since))
+	})
+	for _, c := range append([]counted{own}, all...) {
+		for minute, t := range c.Minutes {
 			if at := minute - begin; at >= 0 && at < paceMinutes {
 				minutes[at] = minutes[at].plus(&t, 1)
 			}
 		}
-		h.Instances = append(h.Instances, ops.SeriesOf{Instance: instance, Since: told.Since})
+		h.Instances = append(h.Instances, ops.SeriesOf{Instance: c.Instance, Since: c.Since})
 	}
-	sum(p.a.cfg.Instance, &own)
-	h.Missing, _ = p.a.others.Ask(ctx, askPace, others, func(instance string, text json.RawMessage) error {
-		told := &counted{}
-		if err := json.Unmarshal(text, told); err != nil {
-			return fmt.Errorf("read what it counted: %w", err)
-		}
-		if !slices.Equal(told.Bounds, own.Bounds) {
-			return errors.New("it counts lateness otherwise") // another version
-		}
-		sum(instance, told)
-		return nil
-	})
 	h.From, h.StepMS = message.Milli(begin*paceStep), paceStep
 	total := tally{}
 	for _, t := range minutes {

@@ -31,7 +31,7 @@ func pair(t *testing.T, namespace string) (nc *nats.Conn, link *lab.Proxy, a, b 
 	return nc, link, a, b
 }
 
-// Either instance tells what both counted, and which one it did not hear.
+// Either instance tells what both counted, also when one does not answer, or is gone.
 func TestSeries_SumsWhatAllInstancesCounted(t *testing.T) {
 	t.Parallel()
 	nc, link, a, b := pair(t, "paced")
@@ -79,5 +79,7 @@ func TestSeries_SumsWhatAllInstancesCounted(t *testing.T) {
 	told(b, pair{2, 1, 1, []string{"b", "a"}, []string{}})
 	link.Cut()
 	link.Stall()
-	told(a, pair{1, 1, 1, []string{"a"}, []string{"b"}})
+	told(a, pair{2, 1, 1, []string{"a", "b"}, []string{"b"}}) // what it told before
+	b.stop()
+	told(a, pair{2, 1, 1, []string{"a", "b"}, []string{}})
 }

@@ -18,7 +18,7 @@ import (
 
 // What instances ask each other for.
 const (
-	askPace    = "pace"
+	askPace    = "minutes"
 	askEvents  = "events"
 	askActions = "actions"
 	askDetail  = "detail"
@@ -52,8 +52,7 @@ func (a *acts) all() []record.Action {
 func (a *App) tell(what string) any {
 	switch what {
 	case askPace:
-		all, _ := a.pace.look()
-		return all
+		return a.pace.told()
 	case askEvents:
 		return a.events.Last()
 	case askActions:
@@ -74,8 +73,8 @@ func (a *App) acted(ctx context.Context) ([]record.Action, []string, error) {
 
 // detail is what this instance tells of itself.
 func (a *App) detail() *ops.InstanceDetail {
-	counted, _ := a.pace.look()
-	d := &ops.InstanceDetail{Since: counted.Since, Checks: a.api.Ops().Checks(context.Background())}
+	own, _ := a.pace.look()
+	d := &ops.InstanceDetail{Since: own.Since, Checks: a.api.Ops().Checks(context.Background())}
 	for _, r := range a.clock.Readings() {
 		ms := func(d time.Duration) float64 { return float64(d.Round(10*time.Microsecond).Microseconds()) / 1000 }
 		d.Clocks = append(d.Clocks, ops.ClockReading{Source: r.Source, LeastMS: ms(r.Least), MostMS: ms(r.Most)})
