@@ -18,6 +18,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 	"github.com/nats-io/nats.go"
 
+	"github.com/tarry-mq/tarry/deploy/e2e/site"
 	"github.com/tarry-mq/tarry/deploy/lab"
 )
 
@@ -175,9 +176,7 @@ topics:
 	t.Cleanup(nc.Close)
 	refused := &nats.Msg{Subject: "delayed.orders.x", Data: []byte("hello"), Header: nats.Header{
 		"Tarry-Delay": {"<i>soon</i>"}}}
-	if err := nc.PublishMsg(refused); err != nil {
-		t.Fatal(err)
-	}
+	site.PublishStored(t, nc, refused)
 	post(t, server+"/v1/messages", map[string]any{"topic": "orders.y", "delay": "20m", "body": "x"})
 	post(t, server+"/v1/messages", map[string]any{"topic": "hooks.a", "delay": "0s", "body": "x"})
 	p := open(t, server+"/console#/rejected")

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -175,6 +176,10 @@ func (s *situation) counts() ops.Overview {
 	return o
 }
 
+// stopsDelivery has the conditions because of which what is due may not leave. The others stop pushes, or nothing.
+var stopsDelivery = []string{ops.CondStoreAway, ops.CondFilling, ops.CondBucketAway, ops.CondElectionUnknown,
+	ops.CondNoLeader, ops.CondNATSAway}
+
 // conditions returns what is not as it should be.
 func (s *situation) conditions() (all []ops.Condition) {
 	when := func(is bool, level ops.Level, word, detail string, args ...any) *ops.Condition {
@@ -253,15 +258,11 @@ func (s *situation) conditions() (all []ops.Condition) {
 	counted := func(c *ops.Condition, hold message.Hold) {
 		c.Count, c.Oldest = sum.Waiting[hold].Overdue, sum.Waiting[hold].Oldest
 	}
-	late = by(message.HoldNone, lateStop)
-	for _, c := range all {
-		if late && c.Level == ops.LevelStop { // which is why
-			counted(when(true, ops.LevelStop, ops.CondOverdue, "messages are late for that reason"), message.HoldNone)
-			late = false
-		}
+	why := "messages are late, and nothing holds them back: see who leads, and what it waits for"
+	if slices.ContainsFunc(all, func(c ops.Condition) bool { return slices.Contains(stopsDelivery, c.Word) }) {
+		why = "messages are late for that reason"
 	}
-	counted(when(late, ops.LevelStop, ops.CondOverdue,
-		"messages are late, and nothing holds them back: see who leads, and what it waits for"), message.HoldNone)
+	counted(when(by(message.HoldNone, lateStop), ops.LevelStop, ops.CondOverdue, "%s", why), message.HoldNone)
 	counted(when(by(message.HoldPull, lateHeld), ops.LevelHeld, string(message.WhyUnpulled),
 		"messages wait for consumers to pull them"), message.HoldPull)
 	for _, l := range s.lanes {

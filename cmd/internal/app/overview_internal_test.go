@@ -84,7 +84,11 @@ func TestConditions_EachOnce(t *testing.T) {
 		}, "warn webhook_fails mail.>"},
 		"overdue": {func(s *situation) { overdue(s, message.HoldNone, 5, 3*time.Second) }, "stop overdue 5"},
 		"overdue for a reason": {func(s *situation) { s.nats = down; overdue(s, message.HoldNone, 5, 3*time.Second) },
-			"stop nats_away, stop overdue 5"},
+			"stop nats_away, stop overdue 5 for that reason"},
+		"overdue for no reason": {func(s *situation) {
+			s.db.err, s.machine, s.other = down, down, true // none of which keeps back what is due
+			overdue(s, message.HoldNone, 5, 3*time.Second)
+		}, "stop other_store, stop no_machine_id, stop journal_away, stop overdue 5"},
 		"barely late": {func(s *situation) { overdue(s, message.HoldNone, 5, time.Second) }, ""},
 		"unpulled":    {func(s *situation) { overdue(s, message.HoldPull, 5, time.Minute) }, "held unpulled 5"},
 		"paused": {func(s *situation) {
@@ -115,6 +119,9 @@ func TestConditions_EachOnce(t *testing.T) {
 			}
 			if one.Count > 0 {
 				words = append(words, strings.TrimSpace(strings.Join([]string{itoa(one.Count), one.By}, " ")))
+			}
+			if strings.HasSuffix(one.Detail, "for that reason") {
+				words = append(words, "for that reason")
 			}
 			if told[one.Word] = true; one.Detail == "" && one.Count == 0 && one.Name == "" || one.Since != at {
 				t.Errorf("%s: %+v", name, one)

@@ -3,9 +3,6 @@ package app
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"math"
 	"slices"
@@ -99,41 +96,26 @@ func (p *pace) run(ctx context.Context) error {
 
 // hear asks the others what they know, and returns who did not answer.
 func (p *pace) hear(ctx context.Context) (missing []string, err error) {
-	others, err := p.a.others.known(ctx)
-	if err != nil {
-		return nil, err
-	}
-	missing, _ = p.a.others.Ask(ctx, askPace, others, func(_ string, text json.RawMessage) error {
-		var told []counted
-		if err := json.Unmarshal(text, &told); err != nil {
-			return fmt.Errorf("read what it counted: %w", err)
-		}
-		return p.learn(told)
-	})
-	return missing, nil
+	return asked(ctx, p.a, askPace, func(_ string, told []counted) { p.learn(told) })
 }
 
 // learn keeps what is newer than what is known.
-func (p *pace) learn(told []counted) error {
+func (p *pace) learn(told []counted) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.heard == nil {
 		p.heard = map[counter]counted{}
 	}
 	for _, c := range told {
-		if c.counter == p.own.counter || c.Until <= p.heard[c.counter].Until {
-			continue
+		alike := slices.Equal(c.Bounds, p.own.Bounds) // else it is of a version that counts lateness otherwise
+		if c.counter != p.own.counter && alike && c.Until > p.heard[c.counter].Until {
+			p.heard[c.counter] = c
 		}
-		if !slices.Equal(c.Bounds, p.own.Bounds) {
-			return errors.New("it counts lateness otherwise") // another version
-		}
-		p.heard[c.counter] = c
 	}
 	maps.DeleteFunc(p.heard, func(_ counter, c counted) bool { return int64(c.Until)/paceStep <= p.minute-paceMinutes })
 	for len(p.heard) > maxHeard {
 		delete(p.heard, slices.MinFunc(slices.Collect(maps.Values(p.heard)), byUntil).counter)
 	}
-	return nil
 }
 
 func byUntil(x, y counted) int { return cmp.Compare(x.Until, y.Until) }

@@ -83,40 +83,35 @@ func (a *App) detail() *ops.InstanceDetail {
 }
 
 func (a *App) details(ctx context.Context) (map[string]*ops.InstanceDetail, error) {
-	others, err := a.others.known(ctx)
-	if err != nil {
-		return nil, err
-	}
 	all := map[string]*ops.InstanceDetail{a.cfg.Instance: a.detail()}
-	_, _ = a.others.Ask(ctx, askDetail, others, func(instance string, text json.RawMessage) error {
-		d := &ops.InstanceDetail{}
-		if err := json.Unmarshal(text, d); err != nil {
-			return fmt.Errorf("read what it tells of itself: %w", err)
-		}
-		all[instance] = d
-		return nil
-	})
-	return all, nil
+	_, err := asked(ctx, a, askDetail, func(instance string, d *ops.InstanceDetail) { all[instance] = d })
+	return all, err
 }
 
 // gathered returns what all instances keep of something, the last first, and which of them did not answer.
 func gathered[T any](ctx context.Context, a *App, what string, own []T,
 	at func(T) message.Milli) (all []T, missing []string, err error) {
+	all = own
+	missing, err = asked(ctx, a, what, func(_ string, told []T) { all = append(all, told...) })
+	slices.SortStableFunc(all, func(x, y T) int { return cmp.Compare(at(y), at(x)) })
+	return all, missing, err
+}
+
+// asked asks the others, and calls heard with what each tells. It returns who did not answer.
+func asked[T any](ctx context.Context, a *App, what string, heard func(instance string, told T)) ([]string, error) {
 	others, err := a.others.known(ctx)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
-	all = own
-	missing, _ = a.others.Ask(ctx, what, others, func(_ string, text json.RawMessage) error {
-		var told []T
+	missing, _ := a.others.Ask(ctx, what, others, func(instance string, text json.RawMessage) error {
+		var told T
 		if err := json.Unmarshal(text, &told); err != nil {
-			return fmt.Errorf("read what it keeps: %w", err)
+			return fmt.Errorf("read what it tells: %w", err)
 		}
-		all = append(all, told...)
+		heard(instance, told)
 		return nil
 	})
-	slices.SortStableFunc(all, func(x, y T) int { return cmp.Compare(at(y), at(x)) })
-	return all, missing, nil
+	return missing, nil
 }
 
 // others asks the other instances. They are as they were last known if the election does not answer.

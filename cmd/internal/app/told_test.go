@@ -14,6 +14,7 @@ import (
 
 	"github.com/nats-io/nats.go"
 
+	"github.com/tarry-mq/tarry/bridge/bridgetest"
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/deploy/lab"
 	"github.com/tarry-mq/tarry/scheduler"
@@ -165,6 +166,16 @@ func (i *instance) happens(kind scheduler.EventKind, detail string) {
 	})
 }
 
+// count returns how many events of a kind are told.
+func (i *instance) count(kind scheduler.EventKind) int {
+	i.t.Helper()
+	var all ops.EventList
+	if _, err := i.get("/v1/events?kind="+string(kind), &all); err != nil {
+		i.t.Fatal(err)
+	}
+	return len(all.Events)
+}
+
 // Each kind happens, but for filled, which TestRestore_OfManyIsOneLeaderships has, and webhook, which its package has.
 func TestEvents_TellWhatHappened(t *testing.T) {
 	t.Parallel()
@@ -198,26 +209,35 @@ func TestEvents_TellWhatHappened(t *testing.T) {
 	i.happens(scheduler.EventOpened, "what was held back leaves: ")
 	i.happens(scheduler.EventLate, "late by ")
 
-	msg := nats.NewMsg("delayed.happens.x")
-	msg.Header.Set("Tarry-Delay", "soon")
-	if err := nc.PublishMsg(msg); err != nil {
-		t.Fatal(err)
-	}
+	bridgetest.Publish(t, nc, "delayed.happens.x", "", "Tarry-Delay", "soon")
 	i.happens(scheduler.EventRejected, "invalid_delay")
 
 	i.push(`{"topic":"happens.z","delay":"10ms","deliver":"pull"}`)
 	i.post("/v1/topics/happens.z/pull", `{"max":1,"wait":"10s","lease":"1s"}`)
 	i.happens(scheduler.EventLapsed, "")
 
-	for kind, away := range map[scheduler.EventKind]struct {
+	for _, away := range []struct {
 		proxy *lab.Proxy
+		kind  scheduler.EventKind
 		what  string
-	}{scheduler.EventStore: {redis, "redis"}, scheduler.EventJournal: {sql, "the journal"}} {
+		other scheduler.EventKind // of what is well
+	}{{redis, scheduler.EventStore, "redis", scheduler.EventJournal},
+		{sql, scheduler.EventJournal, "the journal", scheduler.EventStore}} {
+		before, stalled := i.count(away.other), time.Now()
 		away.proxy.Cut()
 		away.proxy.Stall()
-		i.happens(kind, away.what+" does not answer")
+		i.happens(away.kind, away.what+" does not answer")
+		lab.Eventually(t, time.Minute, func() error {
+			if time.Since(stalled) < 6*time.Second {
+				return errors.New("the longest look lasts 4.5 s")
+			}
+			return nil
+		})
 		away.proxy.Heal()
-		i.happens(kind, away.what+" answers again")
+		i.happens(away.kind, away.what+" answers again")
+		if after := i.count(away.other); after != before {
+			t.Errorf("while %s was away, %d events of %s", away.what, after-before, away.other)
+		}
 	}
 	i.happens(scheduler.EventLeader, "leads, term ")
 }

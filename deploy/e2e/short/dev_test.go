@@ -59,9 +59,7 @@ func TestDevDeliversAMessageThatTheCommandLinePushed(t *testing.T) {
 	// A push by tag that is refused is shown: its producer received a PubAck.
 	bad := nats.NewMsg("delayed.orders.remind")
 	bad.Header["Tarry-Delay"] = []string{"soon"}
-	if err := nc.PublishMsg(bad); err != nil {
-		t.Fatal(err)
-	}
+	site.PublishStored(t, nc, bad)
 	d.WaitLog(`refused on "delayed.orders.remind": "invalid_delay: `)
 
 	// What arrives on the demo subjects is shown to the newcomer.

@@ -91,9 +91,7 @@ topics:
 	}
 	t.Cleanup(nc.Close)
 	refused := &nats.Msg{Subject: "delayed.orders.x", Header: nats.Header{"Tarry-Delay": {"soon"}}}
-	if err := nc.PublishMsg(refused); err != nil {
-		t.Fatal(err)
-	}
+	site.PublishStored(t, nc, refused)
 	a, err := d.Call(t.Context(), http.MethodPost, "/v1/messages", map[string]any{"topic": "hooks.a", "delay": "0s"})
 	if err != nil || a.Status != http.StatusCreated {
 		t.Fatalf("%+v, %v", a, err)

@@ -123,6 +123,17 @@ func OpenJetStream(t testing.TB, nc *nats.Conn) jetstream.JetStream {
 	return js
 }
 
+// PublishStored publishes a message until a stream has it: a daemon that is ready may not have made its own yet, and
+// what no stream takes is lost.
+func PublishStored(t testing.TB, nc *nats.Conn, m *nats.Msg) {
+	t.Helper()
+	js := OpenJetStream(t, nc)
+	lab.Eventually(t, Patience, func() error {
+		_, err := js.PublishMsg(t.Context(), m)
+		return err
+	})
+}
+
 // OnceStored reads the whole stream, past every consumer: no Nats-Msg-Id may be in it twice.
 func (s *Site) OnceStored() {
 	s.T.Helper()
