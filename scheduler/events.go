@@ -42,12 +42,13 @@ const (
 	EventJournal  EventKind = "journal"  // the journal likewise
 	EventFilled   EventKind = "filled"   // a store that lacked messages was filled from the journal
 	EventWebhook  EventKind = "webhook"  // a target fails, or answers again
+	EventInstance EventKind = "instance" // an instance has come, or is gone, as the leader sees it
 )
 
 // EventKinds returns all kinds.
 func EventKinds() []EventKind {
 	return []EventKind{EventDead, EventExpired, EventLate, EventLapsed, EventRejected, EventParked, EventOpened,
-		EventLeader, EventStore, EventJournal, EventFilled, EventWebhook}
+		EventLeader, EventStore, EventJournal, EventFilled, EventWebhook, EventInstance}
 }
 
 const (

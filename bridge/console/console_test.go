@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/tarry-mq/tarry/bridge/console"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // serve asks for a file, with headers as pairs of name and value.
@@ -110,5 +111,18 @@ func TestConsole_IsExplained(t *testing.T) {
 	}
 	if len(screens) != 10 {
 		t.Errorf("%d screens", len(screens))
+	}
+}
+
+// What the API may say by a closed list of words, the page has words of its own for.
+func TestConsole_KnowsEachWord(t *testing.T) {
+	t.Parallel()
+	events, _ := serve(t, "s-actions.mjs", false)
+	_, kinds, _ := strings.Cut(events.Body.String(), "const kinds = {")
+	kinds, _, _ = strings.Cut(kinds, "};")
+	for _, kind := range scheduler.EventKinds() {
+		if !strings.Contains(kinds, " "+string(kind)+": [") {
+			t.Errorf("s-actions.mjs does not know the event %s", kind)
+		}
 	}
 }

@@ -47,18 +47,19 @@ const kinds = {
   dead: ['dead', 'died'], expired: ['gone', 'expired'], late: ['late', 'left late'], lapsed: ['unsure', 'lease over'],
   rejected: ['refused', 'was refused'], parked: ['held', 'is held back'], opened: ['done', 'leaves again'],
   leader: ['act', ''], store: ['late', ''], journal: ['late', 'journal'], filled: ['act', 'filled'],
-  webhook: ['late', 'webhook'],
+  webhook: ['late', 'webhook'], instance: ['late', ''],
 };
 
 export function Happened({ events, missing = [] }) {
   if (!events.length) return [h(Missing, { missing }), h('p', { class: 'lede' }, 'Nothing yet.')];
   return [h(Missing, { missing }), h('ol', { class: 'feed' }, events.map((e) => {
-    const [mark, word] = kinds[e.kind] ?? ['unsure', e.kind], well = /again|^leads/.test(e.detail ?? '');
+    const [mark, word] = kinds[e.kind] ?? ['unsure', e.kind], well = /again|^leads|has come/.test(e.detail ?? '');
     return h('li', { key: e.at + e.kind + e.topic + e.detail },
       h('time', { class: 't', datetime: e.at, title: e.at }, at(e.at)), h(Mark, { is: well ? 'done' : mark }),
       h('span', null,
         e.uid ? [link(to(e.uid), h(Name, null, e.id ?? e.uid)), ' of ',
-          list({ topic: e.topic }, h(Name, null, e.topic))] : h(Name, null, e.topic ?? e.instance),
+          list({ topic: e.topic }, h(Name, null, e.topic))]
+          : e.kind !== 'instance' && h(Name, null, e.topic ?? e.instance),
         word && ` ${word}`, e.detail && [word ? ': ' : ' ', h('bdi', { class: 'detail' }, e.detail)],
         e.n > 1 && h('small', null, ` and ${num(e.n - 1)} more`)));
   }))];

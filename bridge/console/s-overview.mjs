@@ -87,7 +87,8 @@ function Ledgers({ o }) {
     h(Ledger, { title: 'Under it', rows: [
       [o.leader ? 'done' : 'dead', link('cluster', 'leads'),
         o.leader ? h(Name, null, o.leader.instance) : asked ? 'nobody' : 'not known', o.term && `term ${o.term}`],
-      [o.healthy ? 'done' : 'dead', 'instances well', asked ? `${o.healthy} of ${o.instances}` : 'not known'],
+      [!o.healthy ? 'dead' : o.gone || o.healthy < o.instances ? 'late' : 'done', 'instances well',
+        asked ? `${o.healthy} of ${o.instances}` : 'not known', o.gone > 0 && `${num(o.gone)} gone`],
       [is(mode !== 'off', 'done'), 'journal', mode,
         lag?.oldest && [h(Rel, { time: lag.oldest, how: 'for' }), ' behind']],
       [o.clocks.spread_ms > S ? 'unsure' : 'done', 'clocks apart', span(o.clocks.spread_ms),

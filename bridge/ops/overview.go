@@ -78,6 +78,7 @@ type Overview struct {
 	Term      uint64  `json:"term,omitempty"`
 	Instances int     `json:"instances"` // that are registered, and of these Healthy could lead
 	Healthy   int     `json:"healthy"`
+	Gone      int     `json:"gone,omitempty"` // that were registered, and are not
 
 	Messages *MessageCounts `json:"messages,omitempty"`
 	Next     message.Milli  `json:"next,omitempty"` // when the next message falls due

@@ -63,7 +63,10 @@ func overviewText(t clock, o *ops.Overview) string {
 			h.Accepted, h.Delivered, h.Late, h.Canceled, h.Expired, h.Dead)
 	}
 	if o.Leader != nil {
-		fmt.Fprintf(&b, "%s leads, %d of %d instances could\n", o.Leader.Instance, o.Healthy, o.Instances)
+		fmt.Fprintf(&b, "%s leads, %d of %d instances could", o.Leader.Instance, o.Healthy, o.Instances)
+		if o.Gone > 0 {
+			fmt.Fprintf(&b, ", and %d more gone", o.Gone)
+		}
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }

@@ -20,6 +20,8 @@ func TestOverview_FailsWhereSomethingStops(t *testing.T) {
 	}{
 		`{"level":"well","conditions":[],"instances":2,"healthy":2,"leader":{"instance":"a"}}`: {exitDone,
 			"all is well\na leads, 2 of 2 instances could\n"},
+		`{"level":"well","conditions":[],"instances":2,"healthy":1,"gone":1,"leader":{"instance":"a"}}`: {exitDone,
+			"a leads, 1 of 2 instances could, and 1 more gone"},
 		`{"level":"well","conditions":[],"last_hour":{"accepted":9,"delivered":7,"late":1,"canceled":2,"dead":3}}`: {
 			exitDone, "in the last hour 9 accepted, 7 delivered (1 late), 2 canceled, 0 expired, 3 dead"},
 		`{"level":"well","conditions":[{"word":"journal_off","level":"note","detail":"the journal is off"}]}`: {exitDone,

@@ -166,9 +166,8 @@ func (s *situation) counts() ops.Overview {
 		o.Leader, o.Term = s.cluster.Leader, s.cluster.Term
 		for _, i := range s.cluster.Instances {
 			if i.Role == ops.RoleGone {
-				continue
-			}
-			if o.Instances++; i.CanLead {
+				o.Gone++
+			} else if o.Instances++; i.CanLead {
 				o.Healthy++
 			}
 		}

@@ -29,6 +29,8 @@ type roster struct {
 	refused error        // the last reload, nil if it was taken
 	differs error        // settings that are not as the leader's
 	few     error        // instances that should be there
+
+	met map[string]time.Time // since when each instance is registered, when somebody last led; of run alone
 	// restored says how many messages the store was found to lack since the start, and when last; empty if none.
 	lost     int
 	restored string
@@ -50,6 +52,7 @@ func (r *roster) run(ctx context.Context) error {
 		v, _ := r.a.same.look(ctx, r.a.cluster, r.a.cfg.ZooKeeper.Session+rosterPause)
 		if len(v.members) > 0 { // else the election's own check says so
 			r.compare(ctx, v)
+			r.meet(v)
 		}
 	}
 	return nil
@@ -78,6 +81,32 @@ func (r *roster) compare(ctx context.Context, v view) {
 	r.note("settings differ from the leader's", r.differs, differs)
 	r.note("instances are missing", r.few, few)
 	r.differs, r.few = differs, few
+}
+
+// meet tells, if this instance leads, which others have come or gone. What happens while nobody leads, the next leader
+// tells: all know whom the last one knew.
+func (r *roster) meet(v view) {
+	if !v.led {
+		return
+	}
+	now, leads := map[string]time.Time{}, v.leader.Instance == r.a.cfg.Instance && r.met != nil
+	tell := func(tells bool, what string) {
+		if tells {
+			r.a.log.Info().Msg(what)
+			r.a.events.Tell(scheduler.Event{Kind: scheduler.EventInstance, Detail: what})
+		}
+	}
+	for _, m := range v.members {
+		now[m.Instance] = m.Since
+		was, known := r.met[m.Instance]
+		tell(leads && !known, m.Instance+" has come")
+		tell(leads && known && !was.Equal(m.Since), m.Instance+" has come back: it was restarted, or its session had ended")
+	}
+	for name := range r.met {
+		_, there := now[name]
+		tell(leads && !there, name+" is gone")
+	}
+	r.met = now
 }
 
 // regained takes what the journal gave back to a store that had lost it.

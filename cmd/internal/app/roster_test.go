@@ -12,6 +12,7 @@ import (
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
 	"github.com/tarry-mq/tarry/deploy/lab"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 // sees waits until an instance's view of the cluster is as wanted.
@@ -86,6 +87,10 @@ func TestRoster_TellsWhoDiffersAndWhoIsMissing(t *testing.T) {
 	}
 	b.stop()
 	a.sees(func(c ops.Cluster) bool { return two(c).Role == ops.RoleGone && two(c).Seen != "" })
+	a.happens(scheduler.EventInstance, "b is gone")
+	if o := a.overview(ops.LevelWarn, "warn no_standby", "note journal_off"); o.Instances != 1 || o.Gone != 1 {
+		t.Errorf("%d are there, and %d gone", o.Instances, o.Gone)
+	}
 	a.readiness(http.StatusOK, "instances")
 	if status, text := a.says(http.MethodDelete, "/v1/cluster/instances/b", ""); status != http.StatusOK {
 		t.Errorf("it was not forgotten: %d %s", status, text)
@@ -94,4 +99,5 @@ func TestRoster_TellsWhoDiffersAndWhoIsMissing(t *testing.T) {
 	start(t, same)
 	a.sees(func(c ops.Cluster) bool { return two(c).Role == ops.RoleStandby })
 	a.readiness(http.StatusOK)
+	a.happens(scheduler.EventInstance, "b has come")
 }

@@ -176,7 +176,8 @@ func (i *instance) count(kind scheduler.EventKind) int {
 	return len(all.Events)
 }
 
-// Each kind happens, but for filled, which TestRestore_OfManyIsOneLeaderships has, and webhook, which its package has.
+// Each kind happens, but for filled, which TestRestore_OfManyIsOneLeaderships has, instance, which the roster's tests
+// have, and webhook, which its package has.
 func TestEvents_TellWhatHappened(t *testing.T) {
 	t.Parallel()
 	natsURL, redisSrv, zkAddr := lab.NewNATS(t).URL(), lab.NewRedis(t), lab.SharedZooKeeper(t).Addr
