@@ -125,6 +125,9 @@ function show() {
   const { screen, query, asked } = where(), [{ data: who }, o] = asked, wide = innerWidth > 860;
   // How long nobody has answered, once that is more than a hiccup.
   const silent = Date.now() - o.answered, away = o.problem && o.problem.status !== 403 && silent > 5 * S ? silent : 0;
+  // What some of the page is from, likewise.
+  const last = Math.min(...asked.filter((f) => f.problem && f.data).map((f) => f.answered));
+  const old = Date.now() - last > 5 * S ? last : 0;
   const bad = { stop: '✕ ', warn: '▲ ' }[away ? 'stop' : o.data?.level] ?? '';
   const width = Math.min(document.documentElement.clientWidth - (wide ? 196 + 64 : 32), 1240);
   const wrong = asked.find((f) => f.problem && !f.data)?.problem;
@@ -133,8 +136,8 @@ function show() {
   render([
     h('a', { class: 'skip', href: '#main', onClick: skip }, 'To the content'),
     h(Nav, { screen, o: o.data, who }),
-    h('main', { id: 'main', tabindex: -1, class: away ? 'stale' : '' },
-      h(Strip, { away, answered: o.answered, query }),
+    h('main', { id: 'main', tabindex: -1, class: old ? 'stale' : '' },
+      h(Strip, { away, old, answered: o.answered, query }),
       o.data && updated(o.data) && h(Notice, null, `tarry was updated to ${o.data.version}: reload this page.`),
       o.data ? h(Fallible, { key: screen.path }, h(screen.Screen, { feed, width, wide, away, query, go, who, ask }))
         : wrong ? h(Notice, { mark: 'dead' }, wrong.message) : h(Ghost)),
@@ -208,7 +211,7 @@ function search(e) {
 }
 
 // Strip says how fresh the page is, and lets it stand still. Choices last as long as the tab.
-function Strip({ away, answered, query }) {
+function Strip({ away, old, answered, query }) {
   const keep = (name, value) => {
     sessionStorage.setItem(name, value);
     show();
@@ -219,8 +222,9 @@ function Strip({ away, answered, query }) {
       placeholder: 'id, uid, key or topic', defaultValue: query.get('text') ?? '', maxlength: 255, autocomplete: 'off',
       spellcheck: false }),
     view.keys && h('kbd', { 'aria-hidden': 'true' }, '/')), h('div', { class: 'live' },
-    h(Mark, { is: away ? 'unsure' : view.hold ? 'held' : 'done', size: 10 }),
-    h('span', null, away ? 'no answer' : view.hold && answered ? `of ${span(Date.now() - answered)} ago` : 'live'),
+    h(Mark, { is: old ? 'unsure' : view.hold ? 'held' : 'done', size: 10 }),
+    h('span', null, away ? 'no answer' : old ? `partly ${span(Date.now() - old)} old`
+      : view.hold && answered ? `of ${span(Date.now() - answered)} ago` : 'live'),
     button('hold', () => { view.hold = !view.hold; show(); }, { 'aria-pressed': String(view.hold) }),
     button('UTC', () => { clock.utc = !clock.utc; keep('utc', clock.utc ? 'on' : 'off'); },
       { 'aria-pressed': String(clock.utc) }),

@@ -45,11 +45,12 @@ export function span(ms) {
 export const units = (text) => text.split(/([a-z]+)/).map((t) => (/[a-z]/.test(t) ? h('span', { class: 'u' }, t) : t));
 
 // at says a moment, in ms or as text, in the viewer's zone, and its date where that is far away.
-export function at(moment, { date } = {}) {
+export function at(moment, { date, seconds } = {}) {
   const d = new Date(moment), zone = clock.utc ? 'UTC' : '', two = (n) => String(n).padStart(2, '0');
-  const time = `${two(d[`get${zone}Hours`]())}:${two(d[`get${zone}Minutes`]())}`;
+  const part = (name) => two(d[`get${zone}${name}`]());
+  const time = ['Hours', 'Minutes', ...seconds ? ['Seconds'] : []].map(part).join(':');
   if (!(date ?? Math.abs(d - clock.now()) > 20 * H)) return time;
-  return `${two(d[`get${zone}Month`]() + 1)}-${two(d[`get${zone}Date`]())} ${time}`;
+  return `${two(d[`get${zone}Month`]() + 1)}-${part('Date')} ${time}`;
 }
 
 // Rel is a moment beside now: in 4m 12s, 3m 20s ago; with how: late, +3m 20s; for, the length alone; next, never ago.

@@ -31,12 +31,12 @@ function Done({ actions, missing }) {
     head: [['When'], ['Who'], ['What'], ['On what'], ['Outcome'], ['From', 'wide'], ['At', 'wide']],
     rows: actions.map((a) => {
       const { matched, done, failed, ids, ...on } = a.on, count = done ?? ids;
-      return { key: a.id, cells: [h('b', null, h('time', { title: a.at }, at(a.at))),
+      return { key: a.id, cells: [h('b', null, h('time', { title: a.at }, at(a.at, { seconds: true }))),
         h(Name, null, a.who), a.what, Object.entries(on).filter(([, value]) => value !== '' && value !== false)
           .map(([name, value], i) => [i > 0 && ', ', `${name.replaceAll('_', ' ')} `, h(Name, null, String(value))]),
         !a.ended ? [h(Mark, { is: 'unsure' }), 'runs, or its instance died']
           : a.problem ? [h(Mark, { is: 'dead' }), a.problem.replaceAll('_', ' ')]
-          : [h(Mark, { is: a.dry_run ? 'gone' : 'done' }), a.dry_run ? `tried out: ${num(matched ?? 0)}`
+          : [h(Mark, { is: a.dry_run ? 'gone' : 'done' }), a.dry_run ? `dry run: ${num(matched ?? 0)}`
             : count === undefined ? 'done' : `${num(count)} done${failed ? `, ${num(failed)} failed` : ''}`],
         h(Name, null, a.from), h(Name, null, a.instance)] };
     }) })];
@@ -55,7 +55,8 @@ export function Happened({ events, missing = [] }) {
   return [h(Missing, { missing }), h('ol', { class: 'feed' }, events.map((e) => {
     const [mark, word] = kinds[e.kind] ?? ['unsure', e.kind], well = /again|^leads|has come/.test(e.detail ?? '');
     return h('li', { key: e.at + e.kind + e.topic + e.detail },
-      h('time', { class: 't', datetime: e.at, title: e.at }, at(e.at)), h(Mark, { is: well ? 'done' : mark }),
+      h('time', { class: 't', datetime: e.at, title: e.at }, at(e.at, { seconds: true })),
+      h(Mark, { is: well ? 'done' : mark }),
       h('span', null,
         e.uid ? [link(to(e.uid), h(Name, null, e.id ?? e.uid)), ' of ',
           list({ topic: e.topic }, h(Name, null, e.topic))]

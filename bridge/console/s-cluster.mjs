@@ -18,7 +18,7 @@ export function Cluster({ feed, who, ask }) {
       c && h('p', { class: 'note' }, c.leader ? [h('b', null, h(Name, null, c.leader.instance)),
         ` leads term ${c.term}, for `, h(Rel, { time: c.leader.since, how: 'for' })] : 'Nobody leads.'),
       c?.leader && who?.operate && h('div', { class: 'acts' },
-        h(Button, { disabled: !able, title: able ? undefined : 'no other instance could take over',
+        h(Button, { disabled: !able || f.problem, title: able ? undefined : 'no other instance could take over',
           onClick: () => ask(resign(c.leader.instance)) }, 'Step down…'))),
     f.problem && h(Notice, null, f.problem.message),
     c ? [h(Instances, { c, may: who?.operate, ask }), h(Missing, { missing: c.missing ?? [] }), h(Reaches, { told }),

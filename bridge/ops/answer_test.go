@@ -132,6 +132,8 @@ func TestProblem_NamesNoHosts(t *testing.T) {
 		"compare: outcome unknown: no connection": fmt.Errorf("compare: %w: %w", scheduler.ErrOutcomeUnknown,
 			fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, unknown)),
 		"outcome unknown: no connection": fmt.Errorf("%w: %w", scheduler.ErrOutcomeUnknown, unknown),
+		"list: store unavailable: redis: i/o timeout": fmt.Errorf("list: %w: %v", scheduler.ErrUnavailable,
+			fmt.Errorf("%w: redis: i/o timeout", scheduler.ErrOutcomeUnknown)),
 		"store unavailable: MOVED 866 a server": fmt.Errorf("%w: MOVED 866 10.1.2.3:6380",
 			scheduler.ErrUnavailable),
 		"store unavailable: no connection": fmt.Errorf(

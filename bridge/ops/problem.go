@@ -146,7 +146,11 @@ func ProblemOf(err error) Problem {
 				detail = p.err.Error()
 			case p.status >= http.StatusInternalServerError:
 				text := p.err.Error() + ": " // said once, however many steps have said it
-				detail = nameless(strings.ReplaceAll(detail, text+text, text))
+				detail = strings.ReplaceAll(detail, text+text, text)
+				if p.word == WordUnavailable { // a step has found that nothing was changed
+					detail = strings.ReplaceAll(detail, scheduler.ErrOutcomeUnknown.Error()+": ", "")
+				}
+				detail = nameless(detail)
 			}
 			return Problem{Status: p.status, Word: p.word, Detail: detail, Candidates: candidates(err)}
 		}

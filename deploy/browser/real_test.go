@@ -56,6 +56,8 @@ func TestConsole_OnRealServersSaysWhatFails(t *testing.T) {
 	p.sees(t, "No other instance is well: if b dies, nobody takes over.")
 	p.sees(t, "leads term 2 b")
 	p.sees(t, "b leads, term 2") // what a knew of itself has gone with it
+	p.sees(t, "a is gone")
+	p.sees(t, "1 gone")
 	s.Redis.Pause()
 	p.sees(t, "Redis does not answer: nothing is accepted and nothing leaves; what waits is kept in it.")
 	p.picture(t, "redis-away.png")
@@ -63,6 +65,12 @@ func TestConsole_OnRealServersSaysWhatFails(t *testing.T) {
 	p.sees(t, "b lacks redis: ")
 	p.click(t, "Stuck")
 	p.sees(t, "What is stuck redis does not answer: nothing is accepted and nothing leaves")
+	p.sees(t, "partly ") // what stands there was read before
+	p.sees(t, "list lanes: store unavailable: redis")
+	if !evaluate[bool](t, p, `document.querySelector("main").classList.contains("stale")`) {
+		t.Error("old figures look like new ones")
+	}
+	p.audit(t, 1360, "dark")
 	p.click(t, "Overview")
 	s.Redis.Resume()
 	p.sees(t, "No other instance is well: if b dies, nobody takes over.")
@@ -71,4 +79,5 @@ func TestConsole_OnRealServersSaysWhatFails(t *testing.T) {
 	p.click(t, "Cluster")
 	p.sees(t, "b leads term 2")
 	p.sees(t, "stands by")
+	p.sees(t, "live")
 }

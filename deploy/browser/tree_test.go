@@ -54,7 +54,7 @@ var changing = []struct {
 	{regexp.MustCompile(`\d{4}-\d\d-\d\dT[\d:.]+Z`), "<time>"},
 	{regexp.MustCompile(`\bt-[0-9a-z]{16}\b`), "<uid>"},
 	{regexp.MustCompile(`127\.0\.0\.1:\d{2,}`), "<address>"},
-	{regexp.MustCompile(`\b\d\d:\d\d\b`), "<clock>"},
+	{regexp.MustCompile(`\b\d\d:\d\d(?::\d\d(?:\.\d+)?)?\b`), "<clock>"},
 	{regexp.MustCompile(`[+−][\d.]+ms( ±[\d.]+)?`), "<ahead>"},
 	{regexp.MustCompile(`\b(?:\d+d \d+h|\d+h \d\dm|\d+m \d\ds|[\d.]+ms|\d+s|\d+m)\b`), "<span>"},
 	{regexp.MustCompile(`v?\d+\.\d+\.\d+-[^\s"]+|\bdevel\b`), "<version>"},

@@ -224,18 +224,18 @@ func (s *situation) conditions() (all []ops.Condition) {
 	when(s.journal == journal.Off, ops.LevelNote, ops.CondJournalOff,
 		"the journal is off: %s alone keeps the messages, and what ends is forgotten after %s", s.holds, s.cfg.Ended.Keep)
 
-	apart := s.spread > clockAlarm
-	when(apart, ops.LevelWarn, ops.CondClocks, "the clocks are %s apart; what is due is so by the median",
-		s.spread.Round(time.Millisecond))
-	when(!apart && s.few != nil, ops.LevelWarn, ops.CondClocks, "%v", s.few)
-	when(!apart && s.few == nil && s.disputed > 0, ops.LevelWarn, ops.CondClocks,
-		"by one clock messages have been due for %.1f s, and by the others they are not", s.disputed)
 	if leader, spare, unlinked := s.standbys(); leader != "" {
 		when(spare == 0, ops.LevelWarn, ops.CondNoStandby, "no other instance is well: if %s dies, nobody takes over", leader)
 		when(len(unlinked) > 0, ops.LevelWarn, ops.CondUnlinked,
 			"%s: no link to the leader; if %s dies, its session must expire before another takes over",
 			strings.Join(unlinked, ", "), leader)
 	}
+	apart := s.spread > clockAlarm
+	when(apart, ops.LevelWarn, ops.CondClocks, "the clocks are %s apart; what is due is so by the median",
+		s.spread.Round(time.Millisecond))
+	when(!apart && s.few != nil, ops.LevelWarn, ops.CondClocks, "%v", s.few)
+	when(!apart && s.few == nil && s.disputed > 0, ops.LevelWarn, ops.CondClocks,
+		"by one clock messages have been due for %.1f s, and by the others they are not", s.disputed)
 	held := cmp.Or(s.held, &intake.Held{})
 	when(s.intake != nil && held.Pushes > held.Aside, ops.LevelWarn, ops.CondIntakeWaits,
 		"pushes by tag are not accepted: %v", s.intake).Count = int(held.Pushes - held.Aside)
