@@ -21,8 +21,8 @@ function verdict(o, away) {
   }
   switch (o.level) {
     case 'stop': case 'warn': {
-      const [{ detail, since }, ...rest] = o.conditions;
-      return { level: o.level, mark: marks[o.level], since, rest,
+      const [c, ...rest] = o.conditions, { detail } = c;
+      return { level: o.level, mark: marks[o.level], c, rest,
         text: `${detail.replace(/^[a-z]+ /, (word) => word[0].toUpperCase() + word.slice(1))}.` };
     }
     case 'held':
@@ -39,11 +39,15 @@ function verdict(o, away) {
     : ['All is well, and nothing waits. ', !dead && 'Push a first message, and watch it here.'] };
 }
 
+// Lasting is for how long a condition holds. Of these an instance knows only since when somebody looks.
+const seen = ['quarantined', 'intake_waits', 'set_aside'];
+const Lasting = ({ c }) => [seen.includes(c.word) ? 'for at least ' : 'for ', h(Rel, { time: c.since, how: 'for' })];
+
 function Condition({ c, may, ask }) {
   return h('li', { 'data-word': c.word }, h(Mark, { is: marks[c.level], word: c.level }), h('span', null,
     h('bdi', null, c.detail),
     c.by && [', by ', h(Name, null, c.by)],
-    c.level !== 'note' && [', for ', h(Rel, { time: c.since, how: 'for' })],
+    c.level !== 'note' && c.since !== c.oldest && [', ', h(Lasting, { c })],
     c.count > 0 && [': ', h('b', null, num(c.count)), c.level === 'held' && ' due'],
     c.oldest && [', the oldest ', h(Rel, { time: c.oldest, how: 'late' })]),
   may && c.word === 'paused' && h(Button, { onClick: () => ask(resume({ ...c, count: c.count ?? 0 })) }, 'Resume…'));
@@ -131,7 +135,7 @@ export function Overview({ feed, width, wide, away, who, ask }) {
   return h('div', { class: 'overview' },
     h('div', { class: `verdict ${v.level}` }, h(Mark, { is: v.mark, size: 26, word: v.level }), h('div', null,
       h('div', { role: 'status' }, h('h1', { class: 'sentence' }, v.text)),
-      v.since && h('p', { class: 'note' }, 'for ', h(Rel, { time: v.since, how: 'for' })),
+      v.c && h('p', { class: 'note' }, h(Lasting, v)),
       v.rest.length > 0 && h('ul', { class: 'also' }, v.rest.map((c) =>
         h(Condition, { c, may: who?.operate, ask, key: c.word + c.name }))))),
     nothing ? h(First)

@@ -31,7 +31,7 @@ type Condition struct {
 	// Count is of messages, and Oldest when the first of them fell due; 0 where that is not known.
 	Count  int           `json:"count,omitempty"`
 	Oldest message.Milli `json:"oldest,omitempty"`
-	// Since is when this instance first saw it.
+	// Since is when it began or, where that is not known, when this instance first saw it.
 	Since  message.Milli `json:"since"`
 	Detail string        `json:"detail"` // a sentence
 }

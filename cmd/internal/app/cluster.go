@@ -65,6 +65,20 @@ func (c *cluster) Cluster(ctx context.Context) (ops.Cluster, error) {
 	if err != nil {
 		return ops.Cluster{}, err
 	}
+	info := v.cluster()
+	gone, err := c.node.Gone(ctx)
+	if err != nil {
+		return ops.Cluster{}, fmt.Errorf("%w: %w", ops.ErrUnreachable, err)
+	}
+	for _, g := range gone {
+		info.Instances = append(info.Instances, ops.Instance{Instance: g.Instance, Address: g.Address,
+			Role: ops.RoleGone, Version: g.Version, Seen: ops.FormatTime(g.Seen.UnixMilli())})
+	}
+	return info, nil
+}
+
+// cluster returns the instances that are registered, and their roles.
+func (v *view) cluster() ops.Cluster {
 	info := ops.Cluster{Term: v.leader.Term}
 	if v.led {
 		info.Leader = &ops.Leader{Instance: v.leader.Instance, Address: v.leader.Address,
@@ -84,15 +98,7 @@ func (c *cluster) Cluster(ctx context.Context) (ops.Cluster, error) {
 				OtherStore: v.leads.Store != "" && m.Store != "" && m.Store != v.leads.Store,
 				Linked:     m.Linked && role == ops.RoleStandby})
 	}
-	gone, err := c.node.Gone(ctx)
-	if err != nil {
-		return ops.Cluster{}, fmt.Errorf("%w: %w", ops.ErrUnreachable, err)
-	}
-	for _, g := range gone {
-		info.Instances = append(info.Instances, ops.Instance{Instance: g.Instance, Address: g.Address,
-			Role: ops.RoleGone, Version: g.Version, Seen: ops.FormatTime(g.Seen.UnixMilli())})
-	}
-	return info, nil
+	return info
 }
 
 // words returns what stands between commas.

@@ -67,6 +67,7 @@ func (h *health) run(ctx context.Context) error {
 	apart, few, since := false, false, time.Now()
 	return h.every(ctx, h.a.callTimeout(), func(call context.Context) {
 		h.note(ctx, h.a.holds(), &h.store, h.lookAtStore(call))
+		h.a.watch()
 		if spread := h.a.clock.Spread(); spread > clockAlarm && !apart {
 			apart = true
 			h.a.log.Error().Dur("spread", spread).Msg("clocks disagree; the median counts")

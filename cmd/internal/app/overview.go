@@ -21,9 +21,11 @@ import (
 
 // viewing is what an instance last told of how all does, and since when it has seen what is amiss.
 type viewing struct {
-	mu    sync.Mutex
-	when  time.Time
-	last  ops.Overview
+	mu   sync.Mutex
+	when time.Time
+	last ops.Overview
+
+	dates sync.Mutex
 	since map[string]spell // by word and name
 }
 
@@ -61,8 +63,14 @@ func (a *App) overview(ctx context.Context) ops.Overview {
 	return v.last
 }
 
-// dated says of conditions since when they hold, the worst first.
+// watch notes what is amiss as far as it is known without asking, so that it begins when it does, and not when somebody
+// looks.
+func (a *App) watch() { a.viewing.dated(a.known().conditions(), a.clock.Milli(), time.Now()) }
+
+// dated says of conditions since when they hold, if they do not know it, the worst first.
 func (v *viewing) dated(all []ops.Condition, at message.Milli, now time.Time) []ops.Condition {
+	v.dates.Lock()
+	defer v.dates.Unlock()
 	if v.since == nil {
 		v.since = map[string]spell{}
 	}
@@ -78,7 +86,7 @@ func (v *viewing) dated(all []ops.Condition, at message.Milli, now time.Time) []
 			s.since = at
 		}
 		s.seen = now
-		v.since[key], all[i].Since = s, s.since
+		v.since[key], all[i].Since = s, cmp.Or(all[i].Since, s.since)
 	}
 	return ops.WorstFirst(all)
 }
@@ -101,18 +109,27 @@ type situation struct {
 	holds, elects                        string // the names of the store and of what elects
 }
 
-func (a *App) situation(ctx context.Context) *situation {
+// known returns what is known without asking.
+func (a *App) known() *situation {
 	s := &situation{cfg: a.cfg, other: a.same.other.Load(), journal: a.journal.mode, nats: a.health.natsErr(),
-		machine: a.health.machineErr(), spread: a.clock.Spread(), votes: a.clock.Votes(), few: a.health.clocksErr(),
-		webhooks: a.webhooks.View(), parts: int(a.store.Buckets()), outbox: a.cfg.Journal.Outbox, holds: a.holds(),
-		elects: a.elects()}
+		machine: a.health.machineErr(), election: a.health.electionErr(), spread: a.clock.Spread(), votes: a.clock.Votes(),
+		few: a.health.clocksErr(), webhooks: a.webhooks.View(), parts: int(a.store.Buckets()),
+		outbox: a.cfg.Journal.Outbox, holds: a.holds(), elects: a.elects()}
 	s.store, s.db = a.health.seen()
+	if s.election == nil {
+		s.cluster = a.roster.last()
+	}
+	return s
+}
+
+func (a *App) situation(ctx context.Context) *situation {
+	s := a.known()
 	var wait sync.WaitGroup
 	wait.Go(func() {
 		if info, err := a.cluster.Cluster(ctx); err == nil {
-			s.cluster = &info
-		} else if s.election = a.health.electionErr(); s.election == nil {
-			s.election = err
+			s.cluster, s.election = &info, nil
+		} else {
+			s.cluster, s.election = nil, cmp.Or(s.election, err)
 		}
 	})
 	wait.Go(func() { s.intake = a.contents.Consuming(ctx) })
@@ -217,8 +234,9 @@ func (s *situation) conditions() (all []ops.Condition) {
 	if lag.Oldest > 0 {
 		late = s.at.Time().Sub(lag.Oldest.Time()) > journalPatience
 	}
-	when(late || s.outbox > 0 && lag.Bytes > s.outbox/10*8, ops.LevelWarn, ops.CondJournalBehind,
-		"%d changes wait for the journal, %d of %d bytes of the outbox", lag.Changes, lag.Bytes, s.outbox).Oldest = lag.Oldest
+	behind := when(late || s.outbox > 0 && lag.Bytes > s.outbox/10*8, ops.LevelWarn, ops.CondJournalBehind,
+		"%d changes wait for the journal, %d of %d bytes of the outbox", lag.Changes, lag.Bytes, s.outbox)
+	behind.Oldest, behind.Since = lag.Oldest, lag.Oldest
 	when(lag.Quarantined > 0, ops.LevelWarn, ops.CondQuarantined,
 		"the journal could not record %d entries; tarry verify lists them", lag.Quarantined)
 	when(s.journal == journal.Off, ops.LevelNote, ops.CondJournalOff,
@@ -245,8 +263,10 @@ func (s *situation) conditions() (all []ops.Condition) {
 	when(held.Rejects > 0, ops.LevelNote, ops.CondRejects,
 		"pushes by tag were refused; tarry rejected list shows them").Count = int(held.Rejects)
 	for _, w := range s.webhooks {
-		when(w.FailingSince != "", ops.LevelWarn, ops.CondWebhookFails,
-			"%s does not take what is posted to it, since %s: %s", w.Target, w.FailingSince, w.Outcome).Name = w.Pattern
+		since, err := time.Parse(time.RFC3339, w.FailingSince)
+		c := when(err == nil, ops.LevelWarn, ops.CondWebhookFails, "%s does not take what is posted to it: %s", w.Target,
+			w.Outcome)
+		c.Name, c.Since = w.Pattern, message.Milli(since.UnixMilli())
 	}
 
 	sum := cmp.Or(s.sum, &scheduler.Total{})
@@ -255,7 +275,8 @@ func (s *situation) conditions() (all []ops.Condition) {
 		return w.Overdue > 0 && s.at.Time().Sub(w.Oldest.Time()) > patience
 	}
 	counted := func(c *ops.Condition, hold message.Hold) {
-		c.Count, c.Oldest = sum.Waiting[hold].Overdue, sum.Waiting[hold].Oldest
+		w := sum.Waiting[hold]
+		c.Count, c.Oldest, c.Since = w.Overdue, w.Oldest, w.Oldest
 	}
 	why := "messages are late, and nothing holds them back: see who leads, and what it waits for"
 	if slices.ContainsFunc(all, func(c ops.Condition) bool { return slices.Contains(stopsDelivery, c.Word) }) {
@@ -266,7 +287,7 @@ func (s *situation) conditions() (all []ops.Condition) {
 		"messages wait for consumers to pull them"), message.HoldPull)
 	for _, l := range s.lanes {
 		c := when(s.at.Time().Sub(l.Oldest.Time()) > lateHeld, ops.LevelHeld, string(l.Word), "%s", l.Detail)
-		if c.Name, c.Count, c.Oldest = l.Name, l.Count, l.Oldest; l.Word == message.WhyPaused {
+		if c.Name, c.Count, c.Oldest, c.Since = l.Name, l.Count, l.Oldest, l.Since; l.Word == message.WhyPaused {
 			c.By = l.By
 		}
 	}

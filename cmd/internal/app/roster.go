@@ -29,6 +29,7 @@ type roster struct {
 	refused error        // the last reload, nil if it was taken
 	differs error        // settings that are not as the leader's
 	few     error        // instances that should be there
+	seen    *ops.Cluster // at the last look
 
 	met map[string]time.Time // since when each instance is registered, when somebody last led; of run alone
 	// restored says how many messages the store was found to lack since the start, and when last; empty if none.
@@ -53,9 +54,20 @@ func (r *roster) run(ctx context.Context) error {
 		if len(v.members) > 0 { // else the election's own check says so
 			r.compare(ctx, v)
 			r.meet(v)
+			info := v.cluster()
+			r.mu.Lock()
+			r.seen = &info
+			r.mu.Unlock()
 		}
 	}
 	return nil
+}
+
+// last returns the cluster as it was at the last look, nil before the first.
+func (r *roster) last() *ops.Cluster {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.seen
 }
 
 // compare compares what there is with what there should be, and logs what has changed.

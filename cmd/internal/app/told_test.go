@@ -176,6 +176,25 @@ func (i *instance) count(kind scheduler.EventKind) int {
 	return len(all.Events)
 }
 
+// began asks when a condition began, which must be when the last event of a kind was told.
+func (i *instance) began(word string, kind scheduler.EventKind) {
+	i.t.Helper()
+	var all ops.EventList
+	var o ops.Overview
+	if _, err := i.get("/v1/events?limit=1&kind="+string(kind), &all); err != nil || len(all.Events) == 0 {
+		i.t.Fatalf("%+v, %v", all, err)
+	}
+	if _, err := i.get("/v1/overview", &o); err != nil {
+		i.t.Fatal(err)
+	}
+	for _, c := range o.Conditions {
+		if apart := c.Since.Time().Sub(all.Events[0].At.Time()).Abs(); c.Word == word && apart < time.Second {
+			return
+		}
+	}
+	i.t.Errorf("%s is told at %s, and the overview has %+v", kind, all.Events[0].At.Time(), o.Conditions)
+}
+
 // Each kind happens, but for filled, which TestRestore_OfManyIsOneLeaderships has, instance, which the roster's tests
 // have, and webhook, which its package has.
 func TestEvents_TellWhatHappened(t *testing.T) {
@@ -222,8 +241,9 @@ func TestEvents_TellWhatHappened(t *testing.T) {
 		kind  scheduler.EventKind
 		what  string
 		other scheduler.EventKind // of what is well
-	}{{redis, scheduler.EventStore, "redis", scheduler.EventJournal},
-		{sql, scheduler.EventJournal, "the journal", scheduler.EventStore}} {
+		word  string              // in the overview
+	}{{redis, scheduler.EventStore, "redis", scheduler.EventJournal, ops.CondStoreAway},
+		{sql, scheduler.EventJournal, "the journal", scheduler.EventStore, ops.CondJournalAway}} {
 		before, stalled := i.count(away.other), time.Now()
 		away.proxy.Cut()
 		away.proxy.Stall()
@@ -234,6 +254,7 @@ func TestEvents_TellWhatHappened(t *testing.T) {
 			}
 			return nil
 		})
+		i.began(away.word, away.kind) // though nobody has looked before
 		away.proxy.Heal()
 		i.happens(away.kind, away.what+" answers again")
 		if after := i.count(away.other); after != before {
