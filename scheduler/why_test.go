@@ -98,6 +98,11 @@ func TestExplain_HasAWordForEveryWay(t *testing.T) {
 				t.Errorf("paused, for pull %t: %+v", pull, got)
 			}
 		}
+		ahead := waiting(time.Minute, func(i *message.Info) { i.Topic = "pull.paused" })
+		if got := say(ahead, led); got.Word != message.WhyNotDue || got.By != "" ||
+			got.Detail != "it is not due yet; pull.paused is paused, and will hold it back" {
+			t.Errorf("of a topic that is paused: %+v", got)
+		}
 		again := waiting(-time.Second, func(i *message.Info) { i.Pull, i.Topic, i.Mark.Refusals = true, "pull.a", 1 })
 		if got := say(again, led); got.Word != message.WhyUnpulled || !strings.Contains(got.Detail, "since try 1 failed") {
 			t.Errorf("consumers had it: %+v", got)

@@ -31,6 +31,17 @@ func TestTopics_ShowsWhatThereIsAndWhatIsPaused(t *testing.T) {
 			t.Errorf("got %s\nwant %s", a.raw, want)
 		}
 	}
+	s.pauses = append(s.pauses, scheduler.Pause{Pattern: "*", By: "ann", At: later},
+		scheduler.Pause{Pattern: "b", By: "bob", At: later})
+	paused := map[string]string{}
+	for _, one := range call(t, d, "GET", "/v1/topics", "").want(t, 200, "").json["topics"].([]any) {
+		topic := one.(map[string]any)
+		paused[topic["topic"].(string)] = topic["paused"].(map[string]any)["by"].(string)
+	}
+	if fmt.Sprint(paused) != "map[a:ann b:bob]" { // its own, or one that matches
+		t.Errorf("paused by %v", paused)
+	}
+	s.pauses = nil
 	if a := call(t, d, "GET", "/v1/topics?limit=1", "").want(t, 200, ""); a.json["cursor"] == nil ||
 		fmt.Sprint(a.json["topics"]) != "[map[dead:0 in_flight:2 leased:0 ready:0 topic:a waiting:1]]" {
 		t.Errorf("got %s", a.raw)

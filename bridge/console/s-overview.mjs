@@ -47,10 +47,10 @@ function Condition({ c, may, ask }) {
   return h('li', { 'data-word': c.word }, h(Mark, { is: marks[c.level], word: c.level }), h('span', null,
     h('bdi', null, c.detail),
     c.by && [', by ', h(Name, null, c.by)],
-    c.level !== 'note' && c.since !== c.oldest && [', ', h(Lasting, { c })],
+    (c.level !== 'note' || c.word === 'paused') && c.since !== c.oldest && [', ', h(Lasting, { c })],
     c.count > 0 && [': ', h('b', null, num(c.count)), c.level === 'held' && ' due'],
     c.oldest && [', the oldest ', h(Rel, { time: c.oldest, how: 'late' })]),
-  may && c.word === 'paused' && h(Button, { onClick: () => ask(resume({ ...c, count: c.count ?? 0 })) }, 'Resume…'));
+  may && c.word === 'paused' && h(Button, { onClick: () => ask(resume(c)) }, 'Resume…'));
 }
 
 // Ledger is a column of figures: mark, name, figure, and what else there is to say of it.

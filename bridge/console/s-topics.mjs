@@ -26,8 +26,8 @@ const Pauses = ({ paused, may, ask }) => paused.length > 0 && h('ul', { class: '
       h(Rel, { time: p.at, how: 'for' })),
   may && h(Button, { onClick: () => ask(resume({ name: p.pattern })) }, 'Resume…'))));
 
-function Counts({ topics, cursor, paused, part, query, go, may, ask }) {
-  const rows = topics.filter((t) => t.topic.includes(part)), held = new Set(paused.map((p) => p.pattern));
+function Counts({ topics, cursor, part, query, go, may, ask }) {
+  const rows = topics.filter((t) => t.topic.includes(part));
   if (!rows.length) {
     return h('p', { class: 'lede' }, part ? 'No topic has this in its name.' : 'No topic holds messages.');
   }
@@ -40,8 +40,10 @@ function Counts({ topics, cursor, paused, part, query, go, may, ask }) {
       t.dead ? list({ state: 'dead', topic: t.topic }, num(t.dead)) : '–',
       t.settings ? h('small', null, settings(t)) : '–',
       t.why ? [h(Mark, { is: (reasons[t.why.word] ?? ['unsure'])[0] }),
-        h('bdi', { class: 'detail' }, t.why.detail)] : '–',
-      may && !held.has(t.topic) ? h(Button, { onClick: () => pause(ask, t.topic) }, 'Pause…') : '–'] })) }),
+        h('bdi', { class: 'detail' }, t.why.detail)]
+        : t.paused ? [h(Mark, { is: 'held' }), h(Name, null, t.paused.pattern), ' is paused'] : '–',
+      !may ? '–' : t.paused ? h(Button, { onClick: () => ask(resume({ name: t.paused.pattern })) }, 'Resume…')
+        : h(Button, { onClick: () => pause(ask, t.topic) }, 'Pause…')] })) }),
     h('p', { class: 'note more' }, cursor && most(query) < 1000
       && [h(Button, { onClick: () => go({ limit: '1000' }) }, 'More'), ' '],
     `${num(rows.length)}${cursor ? `; only the first ${num(topics.length)} by name are looked at` : ''}`)];

@@ -103,9 +103,11 @@ type TopicCount struct {
 	// Why says why due messages wait, if they do.
 	Why      message.Why    `json:"why,omitzero"`
 	Settings *TopicSettings `json:"settings,omitempty"`
+	// Paused is the pause that holds it back, also while none is due: its own, or the first whose pattern matches.
+	Paused *scheduler.Pause `json:"paused,omitempty"`
 }
 
-// TopicCounts adds the pause that holds the topic back, or nil.
+// TopicCounts has the pause also where there is none.
 type TopicCounts struct {
 	TopicCount
 	Paused *scheduler.Pause `json:"paused"`

@@ -3,6 +3,7 @@ package ops
 import (
 	"context"
 	"net/http"
+	"slices"
 
 	"github.com/tarry-mq/tarry/scheduler"
 )
@@ -35,13 +36,23 @@ func (o *Ops) topics(ctx context.Context, _ *Caller, in *Page) (*Topics, error) 
 	if err != nil {
 		return nil, err
 	}
-	for i := range counts {
-		a.Topics = append(a.Topics, TopicCount{TopicCount: counts[i], Why: parked[counts[i].Topic],
-			Settings: o.settingsOf(counts[i].Topic)})
-	}
 	pauses, err := o.Service.Pauses(ctx)
 	a.Paused = append(a.Paused, pauses...)
+	for i := range counts {
+		topic := counts[i].Topic
+		a.Topics = append(a.Topics, TopicCount{TopicCount: counts[i], Why: parked[topic], Settings: o.settingsOf(topic),
+			Paused: pausing(pauses, topic)})
+	}
 	return a, err
+}
+
+// pausing returns the pause of a topic: its own, or else the first that matches, or nil.
+func pausing(pauses []scheduler.Pause, topic string) *scheduler.Pause {
+	own := slices.IndexFunc(pauses, func(p scheduler.Pause) bool { return p.Pattern == topic })
+	if own >= 0 {
+		return &pauses[own]
+	}
+	return scheduler.PauseOf(pauses, topic)
 }
 
 // OneTopic names a topic.
@@ -62,11 +73,7 @@ func (o *Ops) topic(ctx context.Context, _ *Caller, in *OneTopic) (*TopicCounts,
 	a := &TopicCounts{TopicCount: TopicCount{TopicCount: count, Why: parked[in.Topic],
 		Settings: o.settingsOf(in.Topic)}}
 	pauses, err := o.Service.Pauses(ctx)
-	for i := range pauses { // the topic's own pause, or else the first that matches
-		if p := &pauses[i]; p.Pattern == in.Topic || a.Paused == nil && scheduler.Matches(p.Pattern, in.Topic) {
-			a.Paused = p
-		}
-	}
+	a.Paused = pausing(pauses, in.Topic)
 	return a, err
 }
 

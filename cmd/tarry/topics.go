@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/client"
+	"github.com/tarry-mq/tarry/scheduler"
 )
 
 func newTopics(o outside) *cobra.Command {
@@ -76,12 +78,19 @@ func resumedText(_ clock, p *ops.Paused) string {
 	return text
 }
 
+func pausedAs(p *scheduler.Pause) string {
+	if p == nil {
+		return ""
+	}
+	return p.Pattern + " is paused"
+}
+
 // topicsPage shows the paused patterns below the last topic.
 func topicsPage(t clock, l *ops.Topics, first bool) page {
 	rows := [][]string{{"TOPIC", "WAITING", "READY", "IN FLIGHT", "DEAD"}}
 	for _, t := range l.Topics {
 		rows = append(rows, []string{printable(t.Topic, ""), strconv.Itoa(t.Waiting), strconv.Itoa(t.Ready),
-			strconv.Itoa(t.InFlight), strconv.Itoa(t.Dead), printable(t.Why.Detail, "")})
+			strconv.Itoa(t.InFlight), strconv.Itoa(t.Dead), printable(cmp.Or(t.Why.Detail, pausedAs(t.Paused)), "")})
 	}
 	p := page{text: columns{-40, -9, -9, -9, -9}.lines(rows, first), cursor: l.Cursor}
 	if len(l.Paused) > 0 {

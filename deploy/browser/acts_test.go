@@ -62,6 +62,8 @@ type known struct {
 	Due              time.Time
 }
 
+type listed struct{ Messages []known }
+
 // fills puts a value into the field of a form.
 func (p *page) fills(t *testing.T, field, value string) {
 	t.Helper()
@@ -217,6 +219,14 @@ topics:
 	p.sees(t, "It is paused.")
 	p.click(t, "Close")
 	p.sees(t, "orders.y is paused by 127.0.0.1, for ")
+	p.sees(t, "orders.y is paused Resume…") // in its row: nothing is due, and it cannot be paused again
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/overview"`))
+	p.sees(t, "orders.y is paused: what falls due there waits, by 127.0.0.1, for ")
+	p.click(t, "waiting")
+	p.sees(t, "orders.y")
+	p.click(t, answer[listed](t, "GET", server+"/v1/messages?topic=orders.y", "").Messages[0].UID)
+	p.sees(t, "it is not due yet; orders.y is paused, and will hold it back")
+	p.do(t, chromedp.Evaluate[chromedp.Void](`location.hash = "#/topics?part=ders.y"`))
 	p.click(t, "Resume…")
 	p.sees(t, "Resume orders.y? What is due leaves at once")
 	p.click(t, "Resume")
@@ -264,7 +274,6 @@ func TestConsole_ActsOnManySayWhatTheyDo(t *testing.T) {
 	for _, delay := range []string{"30s", "50s", "70s", "1h"} {
 		post(t, server+"/v1/messages", map[string]any{"topic": "bound.a", "delay": delay, "body": "x", "key": "k"})
 	}
-	type listed struct{ Messages []known }
 	count := func(query string) int {
 		t.Helper()
 		return len(answer[listed](t, "GET", server+"/v1/messages?"+query, "").Messages)
@@ -363,7 +372,6 @@ func TestConsole_RequeuesACause(t *testing.T) {
 	p.sees(t, "requeued 12")
 	p.click(t, "Close")
 	p.sees(t, "2 are dead, of 2 causes")
-	type listed struct{ Messages []known }
 	waits := answer[listed](t, "GET", server+"/v1/messages?topic=crm.sync&state=waiting,ready", "").Messages
 	var last time.Duration
 	for _, m := range waits {

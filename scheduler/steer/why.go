@@ -47,9 +47,9 @@ func (s *Scheduler) Explain(ctx context.Context, i *message.Info, lane func(mess
 	case !due && s.cfg.Clock.Disputes(i.Due):
 		say(message.WhyClocks, "the clocks disagree: it is due by one of them, and not by the one that decides")
 	case !due && tries > 0:
-		say(message.WhyRetry, "it was tried, and waits for try %d", tries+1)
+		say(message.WhyRetry, "it was tried, and waits for try %d%s", tries+1, s.ahead(ctx, i.Topic))
 	case !due:
-		say(message.WhyNotDue, "it is not due yet")
+		say(message.WhyNotDue, "it is not due yet%s", s.ahead(ctx, i.Topic))
 	case i.Pull:
 		why.Since, why.Next = i.Due, 0
 		s.explainReady(ctx, i, &why, say)
@@ -86,6 +86,14 @@ func (s *Scheduler) explainReady(ctx context.Context, i *message.Info, why *mess
 			say(message.WhyBehindKey, "another message of its key comes first")
 		}
 	}
+}
+
+// ahead says what will hold a topic's messages back once they are due, if it does so already.
+func (s *Scheduler) ahead(ctx context.Context, topic string) string {
+	if p := s.pausing(ctx, topic); p != nil {
+		return "; " + p.Pattern + " is paused, and will hold it back"
+	}
+	return ""
 }
 
 // pausing returns the pause that holds a topic back, or nil if none is known to.

@@ -102,6 +102,7 @@ type situation struct {
 	nats, machine, intake, election, few error // what is amiss with them; few: no majority of clocks votes
 	cluster                              *ops.Cluster
 	lanes                                []scheduler.HeldGroup
+	pauses                               []scheduler.Pause
 	webhooks                             []ops.Webhook
 	spread                               time.Duration
 	votes, parts                         int // clocks, and parts of the store
@@ -133,6 +134,7 @@ func (a *App) situation(ctx context.Context) *situation {
 		}
 	})
 	wait.Go(func() { s.intake = a.contents.Consuming(ctx) })
+	wait.Go(func() { s.pauses, _ = a.scheduler.Pauses(ctx) })
 	wait.Go(func() {
 		if a.journalAPI == nil {
 			return
@@ -289,6 +291,15 @@ func (s *situation) conditions() (all []ops.Condition) {
 		c := when(s.at.Time().Sub(l.Oldest.Time()) > lateHeld, ops.LevelHeld, string(l.Word), "%s", l.Detail)
 		if c.Name, c.Count, c.Oldest, c.Since = l.Name, l.Count, l.Oldest, l.Since; l.Word == message.WhyPaused {
 			c.By = l.By
+		}
+	}
+	for _, p := range s.pauses[:min(len(s.pauses), maxHeld)] {
+		if !slices.ContainsFunc(all, func(c ops.Condition) bool {
+			return c.Word == string(message.WhyPaused) &&
+				c.Name == p.Pattern
+		}) {
+			c := when(true, ops.LevelNote, string(message.WhyPaused), "%s is paused: what falls due there waits", p.Pattern)
+			c.Name, c.By, c.Since = p.Pattern, p.By, p.At
 		}
 	}
 	return all

@@ -97,6 +97,10 @@ func TestConditions_EachOnce(t *testing.T) {
 		"paused a moment": {func(s *situation) {
 			s.lanes = []scheduler.HeldGroup{lane("mail.>", 5, time.Second, message.WhyPaused)}
 		}, ""},
+		"paused before anything is due": {func(s *situation) {
+			s.pauses = []scheduler.Pause{{Pattern: "mail.>", By: "ann", At: 1}, {Pattern: "sms", By: "bob", At: 1}}
+			s.lanes = []scheduler.HeldGroup{lane("sms", 5, time.Minute, message.WhyPaused)}
+		}, "held paused sms 5 ann, note paused mail.>"},
 		"two lanes": {func(s *situation) {
 			s.lanes = []scheduler.HeldGroup{lane("sms", 5, time.Minute, message.WhyNoListener),
 				lane("ORDERS", 3, time.Minute, message.WhyStream)}
