@@ -32,15 +32,16 @@ function torn(x, width, y) {
   return h('path', { class: 'torn', d: `M${x + width / 2 - v * 1.5} ${y + 3}l${v} -4 ${v} 4 ${v} -4` });
 }
 
-// stack draws counts on top of each other, and returns how high they reach.
-function stack(parts, x, width, y) {
+// stack draws counts on top of each other, and returns how high they reach. What is torn at most keeps its proportions.
+function stack(parts, x, width, y, most = Infinity) {
+  const all = sum(parts.map(([n]) => n ?? 0)), fit = Math.min(1.05 * most / all, 1);
   let low = 0;
   const drawn = parts.map(([n, look]) => {
     if (!n) return null;
-    low += n;
-    return h('rect', { x, y: y(low), width, height: y(low - n) - y(low), ...look });
+    low += n * fit;
+    return h('rect', { x, y: y(low), width, height: y(low - n * fit) - y(low), ...look });
   });
-  return [drawn, low];
+  return [drawn, all];
 }
 
 // worstOf returns where a rate makes messages latest, or undefined.
@@ -63,18 +64,18 @@ export function Bars({ data, before, step, width, height, chosen, pick }) {
     h('text', { x: left - 6, y: y(v) + 4, 'text-anchor': 'end' }, num(v))]);
 
   const held = Object.entries(data.held ?? {}).map(([word, count]) => [count, { class: holds[word]?.[0] ?? 'c6F' }]);
-  const [overdue, late] = stack(held, hold + 6, over - 16, y);
+  const [overdue, late] = stack(held, hold + 6, over - 16, y, most);
   const lateText = late > 0 && !small && h('text',
     { x: hold + 6 + (over - 16) / 2, y: y(late) - 5, class: 'hint', 'text-anchor': 'middle' }, num(late));
 
   const gone = past.map((v, i) => [
     stack([[v - before.late[i], { class: 'doneF' }], [before.late[i], { class: 'lateF' }]], left + i * bar,
-      full, y)[0], v > most && torn(left + i * bar, full, top)]);
+      full, y, most)[0], v > most && torn(left + i * bar, full, top)]);
 
   const bars = data.steps.map((s, i) => {
     const parts = [...(s.groups ?? []).map((v, g) => [v, { fill: colours[g] }]), [s.others, { fill: 'var(--c6)' }]];
     return h('g', pick && button(i), h('rect', { x: x(i), y: top, width: bar, height: base - top, class: 'hit' }),
-      stack(parts, x(i), full, y)[0]);
+      stack(parts, x(i), full, y, most)[0]);
   });
   function button(i) {
     const press = (e) => {

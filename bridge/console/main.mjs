@@ -19,7 +19,8 @@ const marked = (is, n) => [n > 0 && h(Mark, { is, size: 9 }), num(n)];
 // The screens; one with of has no place of its own in the navigation, one with key is reached by g and that.
 const screens = [
   { path: 'overview', title: 'Overview', Screen: Overview, feeds: overviewFeeds, key: 'o' },
-  { path: 'due', title: 'Falls due', Screen: Due, feeds: dueFeeds, key: 'd', count: (o) => num(o.messages.waiting) },
+  { path: 'due', title: 'Falls due', Screen: Due, feeds: dueFeeds, key: 'd',
+    count: (o) => num(o.messages.waiting - sum((o.overdue ?? []).map((x) => (x.held === 'pull' ? 0 : x.count)))) },
   { path: 'stuck', title: 'Stuck', Screen: Stuck, feeds: stuckFeeds, key: 's',
     count: (o) => marked('held', sum((o.overdue ?? []).map((x) => x.count))) },
   { path: 'failed', title: 'Failed', Screen: Failed, feeds: failedFeeds, key: 'f',

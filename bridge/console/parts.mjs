@@ -53,6 +53,10 @@ export function at(moment, { date, seconds } = {}) {
   return `${two(d[`get${zone}Month`]() + 1)}-${part('Date')} ${time}`;
 }
 
+// during says when a step of a chart lies: one of a minute is a moment, and a longer one is no better known.
+export const during = (from, step, between = '–') => (step > M
+  ? `${at(from, { date: step > H || undefined })}${between}${at(Date.parse(from) + step)}` : at(from));
+
 // Rel is a moment beside now: in 4m 12s, 3m 20s ago; with how: late, +3m 20s; for, the length alone; next, never ago.
 export function Rel({ time, how }) {
   const left = Date.parse(time) - clock.now(), ms = how === 'next' ? Math.max(left, 0) : left;

@@ -1,6 +1,6 @@
 // Falls due: how many messages fall due when, of which topics, and which rates will make them late.
 import { h } from './vendor/preact.mjs';
-import { at, Ghost, H, list, M, Mark, Name, Notice, num, Rel, S, Section, span as length, sum,
+import { at, during, Ghost, H, list, M, Mark, Name, Notice, num, Rel, S, Section, span as length, sum,
   Table } from './parts.mjs';
 import { Bars, colours, holds, Spark, worstOf } from './charts.mjs';
 
@@ -42,21 +42,22 @@ function Steps({ data, span, width, query, go, next }) {
     chosen && h(Step, { from: Date.parse(chosen.from), step, count: chosen.count, go,
       rows: rows.map((r) => ({ ...r, n: r.values[i] })).filter((r) => r.n).sort((a, b) => b.n - a.n) }),
     rows.length > 0 && h(Topics, { data, span, rows }),
-    data.steps.some((s) => s.behind) && h(Rates, { data }),
+    data.steps.some((s) => s.behind) && h(Rates, { data, step }),
   ];
 }
 
 const Swatch = ({ colour, name }) => [h('i', { class: 'swatch', style: { background: colour } }), name];
 
 function Lede({ data, span, next }) {
-  const total = sum(data.steps.map((s) => s.count)), late = worstOf(data);
+  const [step] = spans[span], total = sum(data.steps.map((s) => s.count)), late = worstOf(data);
   return h('p', { class: 'lede' },
     h('b', null, num(total)), total === 1 ? ' message falls' : ' messages fall', ` due in the next ${span}. `,
     data.overdue > 0 && [h('b', null, num(data.overdue)), data.overdue === 1 ? ' is' : ' are', ' overdue already. '],
     !total && next && ['The next one: ', h(Rel, { time: next, how: 'next' }), '. '],
     late && h('span', { class: 'warntext' }, h(Mark, { is: 'late' }),
-      ` At ${at(late.from)} more falls due than the rate of `, h(Name, null, late.name),
-      ' lets through: messages leave up to ', h('b', null, length(late.late_ms)), ' late.'));
+      ` What falls due ${step > M ? 'between' : 'at'} ${during(late.from, step, ' and ')} leaves up to `,
+      h('b', null, length(late.late_ms)),
+      ' late: it is more than the rate of ', h(Name, null, late.name), ' lets through.'));
 }
 
 // Step is what falls due in a step that somebody has picked.
@@ -78,19 +79,19 @@ function Topics({ data, span, rows }) {
   h(Table, { caption: 'what falls due by topic',
     head: [['Topic'], ['Fall due', 'n'], ['When', 'wide'], ['Largest step']],
     rows: rows.map(({ key, name, colour, values }) => {
-      const most = Math.max(...values), when = at(data.steps[values.indexOf(most)].from);
+      const most = Math.max(...values), when = during(data.steps[values.indexOf(most)].from, spans[span][0]);
       const spark = h(Spark, { values, width: 320, colour, label: `${key || 'others'}, by step` });
       return { key, cells: [h(Swatch, { colour, name }), num(sum(values)), spark,
-        h('span', { class: 'nowrap' }, h('b', null, num(most)), ` at ${when}`)] };
+        h('span', { class: 'nowrap' }, h('b', null, num(most)), `, ${when}`)] };
     }) }));
 }
 
-function Rates({ data }) {
+function Rates({ data, step }) {
   const all = data.steps.flatMap((s) => (s.behind ?? []).map((b) => ({ ...b, from: s.from })));
   const latest = (name) => length(Math.max(...all.filter((b) => b.name === name).map((b) => b.late_ms)));
   return h(Section, { title: 'Rates that will be too low', note: 'What is pushed from now on comes on top.' },
     h(Table, { caption: 'patterns whose rate makes messages late',
       head: [['Pattern'], ['From'], ['Late by up to', 'n']],
       rows: [...new Set(all.map((b) => b.name))].map((name) => ({ key: name, cells: [h(Name, null, name),
-        at(all.find((b) => b.name === name).from), h('b', { class: 'is-late' }, latest(name))] })) }));
+        during(all.find((b) => b.name === name).from, step), h('b', { class: 'is-late' }, latest(name))] })) }));
 }

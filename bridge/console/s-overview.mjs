@@ -36,16 +36,23 @@ function verdict(o, away) {
     o.next && [', and the next leaves ', h(Rel, { time: o.next, how: 'next' })], '.',
   ] : out > 0 ? ['All is well. Nothing waits for its time; ', h('b', null, num(out)),
     out === 1 ? ' is ready or on its way.' : ' are ready or on their way.']
-    : ['All is well, and nothing waits. ', !dead && 'Push a first message, and watch it here.'] };
+    : ['All is well, and nothing waits.', !dead && !o.last_hour?.accepted
+      && ' Push a first message, and watch it here.'] };
 }
 
 // Lasting is for how long a condition holds. Of these an instance knows only since when somebody looks.
 const seen = ['quarantined', 'intake_waits', 'set_aside'];
 const Lasting = ({ c }) => [seen.includes(c.word) ? 'for at least ' : 'for ', h(Rel, { time: c.since, how: 'for' })];
 
+// Where to look at what a condition is about; what holds messages back is listed under Stuck.
+const places = { rejects: 'rejected', rejects_dropped: 'rejected', dying: 'failed', webhook_fails: 'pull',
+  unpulled: 'pull', paused: 'topics', no_standby: 'cluster', unlinked: 'cluster', clocks: 'cluster',
+  other_store: 'cluster', no_listener: 'stuck', stream: 'stuck', rate: 'stuck', catch_up: 'stuck', overdue: 'stuck' };
+
 function Condition({ c, may, ask }) {
+  const detail = h('bdi', null, c.detail), place = places[c.word];
   return h('li', { 'data-word': c.word }, h(Mark, { is: marks[c.level], word: c.level }), h('span', null,
-    h('bdi', null, c.detail),
+    place ? link(place, detail) : detail,
     c.by && [', by ', h(Name, null, c.by)],
     (c.level !== 'note' || c.word === 'paused') && c.since !== c.oldest && [', ', h(Lasting, { c })],
     c.count > 0 && [': ', h('b', null, num(c.count)), c.level === 'held' && ' due'],
@@ -100,13 +107,13 @@ function Ledgers({ o }) {
 }
 
 // Tide is the next hour and, once something has left, the last one.
-function Tide({ f, past, width, wide }) {
+function Tide({ f, past, hour, width, wide }) {
   if (!f.data) return f.problem ? h(Notice, null, f.problem.message) : h('div', { class: 'ghost' }, h('i'));
   const late = worstOf(f.data), due = sum(f.data.steps.map((s) => s.count));
   return h('figure', { class: 'tidebox' },
     h('figcaption', null,
-      past && h('span', null, h('b', null, num(sum(past.delivered))), ' left in the last hour',
-        sum(past.late) > 0 && [h('span', { class: 'key' }, h('i', { class: 'lateF' })), num(sum(past.late)), ' late'],
+      past && h('span', null, h('b', null, num(hour.delivered)), ' left in the last hour',
+        hour.late > 0 && [h('span', { class: 'key' }, h('i', { class: 'lateF' })), num(hour.late), ' late'],
         past.missing.length > 0 && [', without ', past.missing.map((name) => [' ', h(Name, null, name)])]),
       h('span', null, h('b', null, num(due)), due === 1 ? ' falls due' : ' fall due', ' in the next hour',
         late && [', ', h('span', { class: 'warntext' }, h(Mark, { is: 'late' }), ` at ${at(late.from)} the rate of `,
@@ -115,8 +122,8 @@ function Tide({ f, past, width, wide }) {
     h(Bars, { data: f.data, before: past, step: M, width, height: wide ? 216 : 170 }));
 }
 
-const Late = ({ data, hour, width }) => h(Section, { title: 'Lateness', note: ['half left within ',
-  h('b', null, units(span(hour.p50_ms))), ' of their time, 99 of 100 within ',
+const Late = ({ data, hour, width }) => h(Section, { title: 'Lateness', note: ['half left within about ',
+  h('b', null, units(span(hour.p50_ms))), ' of their time, 99 of 100 within about ',
   h('b', null, units(span(hour.p99_ms)))] }, h(Lateness, { data, width }));
 
 // First is how to push a first message.
@@ -139,7 +146,7 @@ export function Overview({ feed, width, wide, away, who, ask }) {
       v.rest.length > 0 && h('ul', { class: 'also' }, v.rest.map((c) =>
         h(Condition, { c, may: who?.operate, ask, key: c.word + c.name }))))),
     nothing ? h(First)
-      : h(Tide, { f: feed(...forecast), past: past && sum(past.delivered) > 0 && past, width, wide }),
+      : h(Tide, { f: feed(...forecast), past: o.last_hour?.delivered > 0 && past, hour: o.last_hour, width, wide }),
     h(Ledgers, { o }),
     h('div', { class: 'pair' }, past && o.last_hour?.p99_ms > 0
       && h(Late, { data: past, hour: o.last_hour, width: innerWidth > 1080 ? (width - 40) / 2 : width }),

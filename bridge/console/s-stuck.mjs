@@ -1,7 +1,7 @@
 // Stuck: what holds messages back that are due, the most first, and what would free them.
 import { h } from './vendor/preact.mjs';
 import { act } from './calls.mjs';
-import { Button, Ghost, list, Mark, Name, Notice, num, Rel, S, sum, Table } from './parts.mjs';
+import { Button, Ghost, link, list, Mark, Name, Notice, num, Rel, S, sum, Table } from './parts.mjs';
 
 const held = ['held', {}, 5 * S];
 export const feeds = () => [held];
@@ -48,12 +48,14 @@ function cells(g, may, ask) {
   const [mark, words] = reasons[g.word] ?? ['unsure', g.word];
   return [
     h(Name, null, g.name), list({ held: g.word, name: g.name }, h('b', null, num(g.count))),
-    [h(Mark, { is: mark }), words, g.word === 'paused' ? g.by && [' by ', h(Name, null, g.by)]
-      : h('span', { class: 'detail' }, ': ', h('bdi', null, g.detail))],
+    [h(Mark, { is: mark }), g.word === 'paused' ? [words, g.by && [' by ', h(Name, null, g.by)]]
+      : g.detail?.startsWith(words) ? h('bdi', null, g.detail)
+        : [words, h('span', { class: 'detail' }, ': ', h('bdi', null, g.detail))]],
     g.oldest ? h(Rel, { time: g.oldest, how: 'late' }) : '–',
     g.since ? h(Rel, { time: g.since }) : '–',
     g.next ? h(Rel, { time: g.next, how: 'next' }) : '–',
-    may ? h(Button, { onClick: () => ask(resume(g)) }, 'Resume…') : '–',
+    may ? h(Button, { onClick: () => ask(resume(g)) }, 'Resume…')
+      : g.word === 'unpulled' ? link(`pull?${new URLSearchParams({ topic: g.name })}`, 'who pulls it') : '–',
   ];
 }
 

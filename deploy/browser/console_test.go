@@ -16,6 +16,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -205,7 +206,7 @@ func TestConsole_ShowsTheFirstMessageUntilItArrives(t *testing.T) {
 	p.sees(t, "All is well, and nothing waits.")
 	p.sees(t, "1 left in the last hour")
 	p.sees(t, "accepted 1 delivered 1")
-	p.sees(t, "99 of 100 within ")
+	p.sees(t, "99 of 100 within about ")
 	if took := time.Since(pushed); took < 20*time.Second {
 		t.Errorf("it had arrived after %s", took)
 	}
@@ -252,6 +253,12 @@ topics:
 	}
 	p.click(t, "By topic")
 	p.sees(t, "1 200 messages fall due in the next day. 82 are overdue already.")
+	p.sees(t, "Falls due 1 200 Stuck") // what is overdue counts there alone
+	if late := evaluate[string](t, p, `document.querySelector(".lede .warntext").textContent`); !regexp.MustCompile(
+		`^ What falls due between \d\d:\d\d and \d\d:\d\d leaves up to 2m 2\ds late: it is more than the rate of mail\.\*`).
+		MatchString(late) {
+		t.Errorf("it says %q", late)
+	}
 	for _, name := range hostile {
 		p.sees(t, name)
 	}
@@ -278,6 +285,7 @@ topics:
 	// On a phone somebody lets the paused ones go.
 	p.do(t, chromedp.EmulateViewport(320, 600), chromedp.Evaluate[chromedp.Void](`location.hash = "#/stuck"`))
 	p.sees(t, "82 messages are due and wait.")
+	p.sees(t, "who pulls it")
 	p.click(t, "Resume…")
 	p.sees(t, "Resume mail.welcome? 41 messages are due, and leave at once, unless something else holds it back too.")
 	p.audit(t, 320, "light")

@@ -1,6 +1,7 @@
 package lead
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -168,7 +169,7 @@ func (st *settler) succeeded(r *result) {
 	if st.l.lanes.succeeded(name) {
 		st.log.Info().Str("lane", string(name)).Msg("lane opened")
 		st.l.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventOpened, Topic: r.message.Topic,
-			Detail: "what was held back leaves: " + string(name)})
+			Detail: "what was held back leaves: " + destination(name)})
 		st.l.openLanes()
 	}
 }
@@ -178,9 +179,12 @@ func (st *settler) failed(r *result, now time.Time) message.Lane {
 	name := st.own(r)
 	to, parkedNow := st.l.lanes.failed(name, r.outcome.Kind == scheduler.NoListener, reason(r.outcome.Err), now)
 	if parkedNow {
+		why := "nobody listens on " + cmp.Or(name.Name(), r.message.Topic)
+		if r.outcome.Kind != scheduler.NoListener {
+			why = destination(name) + " takes nothing: " + reason(r.outcome.Err)
+		}
 		st.log.Warn().Err(r.outcome.Err).Str("lane", string(name)).Str("topic", r.message.Topic).Msg("lane parked")
-		st.l.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventParked, Topic: r.message.Topic,
-			Detail: reason(r.outcome.Err) + ": " + string(name)})
+		st.l.cfg.Events.Tell(scheduler.Event{Kind: scheduler.EventParked, Topic: r.message.Topic, Detail: why})
 	}
 	switch {
 	case to != "":

@@ -215,7 +215,7 @@ func TestEvents_TellWhatHappened(t *testing.T) {
 	pushed := time.Now()
 	i.push(`{"topic":"happens.x","delay":"10ms"}`)
 	i.push(`{"topic":"happens.y","delay":"10ms","ttl":"100ms"}`)
-	i.happens(scheduler.EventParked, "")
+	i.happens(scheduler.EventParked, "nobody listens on happens.x")
 	i.happens(scheduler.EventExpired, "")
 	lab.Eventually(t, time.Minute, func() error { // until it is late, however quick all is
 		if time.Since(pushed) < scheduler.LateEvent+50*time.Millisecond {
