@@ -257,7 +257,8 @@ func (s *situation) conditions() (all []ops.Condition) {
 	when(!apart && s.few == nil && s.disputed > 0, ops.LevelWarn, ops.CondClocks,
 		"by one clock messages have been due for %.1f s, and by the others they are not", s.disputed)
 	held := cmp.Or(s.held, &intake.Held{})
-	when(s.intake != nil && held.Pushes > held.Aside, ops.LevelWarn, ops.CondIntakeWaits,
+	unread := s.held == nil && s.nats == nil // its stream may be gone
+	when(s.intake != nil && (unread || held.Pushes > held.Aside), ops.LevelWarn, ops.CondIntakeWaits,
 		"pushes by tag are not accepted: %v", s.intake).Count = int(held.Pushes - held.Aside)
 	when(held.Aside > 0, ops.LevelWarn, ops.CondSetAside,
 		"pushes by tag are set aside: their part of %s does not answer, or "+
@@ -286,7 +287,7 @@ func (s *situation) conditions() (all []ops.Condition) {
 	}
 	counted(when(by(message.HoldNone, lateStop), ops.LevelStop, ops.CondOverdue, "%s", why), message.HoldNone)
 	counted(when(by(message.HoldPull, lateHeld), ops.LevelHeld, string(message.WhyUnpulled),
-		"messages wait for consumers to pull them"), message.HoldPull)
+		"consumers have not pulled what is ready"), message.HoldPull)
 	for _, l := range s.lanes {
 		c := when(s.at.Time().Sub(l.Oldest.Time()) > lateHeld, ops.LevelHeld, string(l.Word), "%s", l.Detail)
 		if c.Name, c.Count, c.Oldest, c.Since = l.Name, l.Count, l.Oldest, l.Since; l.Word == message.WhyPaused {

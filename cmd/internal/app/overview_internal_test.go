@@ -76,6 +76,8 @@ func TestConditions_EachOnce(t *testing.T) {
 		"unlinked":     {func(s *situation) { s.cluster.Instances[1].Linked = false }, "warn unlinked"},
 		"links off":    {func(s *situation) { s.cluster.Instances[1].Linked, s.cfg.Peer.Listen = false, config.PeerOff }, ""},
 		"intake":       {func(s *situation) { s.held.Pushes, s.intake = 7, down }, "warn intake_waits 7"},
+		"intake gone":  {func(s *situation) { s.held, s.intake = nil, down }, "warn intake_waits"},
+		"nats gone":    {func(s *situation) { s.held, s.intake, s.nats = nil, down, down }, "stop nats_away"},
 		"intake moves": {func(s *situation) { s.held.Pushes = 7 }, ""},
 		"aside":        {func(s *situation) { s.held.Pushes, s.held.Aside = 2, 2 }, "warn set_aside 2"},
 		"rejects":      {func(s *situation) { s.held.Rejects = 3 }, "note rejects 3"},

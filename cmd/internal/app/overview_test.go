@@ -10,8 +10,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats.go"
+	natsgo "github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
+	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/cmd/internal/config"
@@ -87,13 +88,13 @@ func TestOverview_TellsWhatElseHoldsMessagesBack(t *testing.T) {
 			URL: target.URL, Secrets: []config.Secret{"whsec_MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="}}}}
 	a := start(t, cfg)
 	a.ready()
-	nc, err := nats.Connect(natsSrv.URL())
+	nc, err := natsgo.Connect(natsSrv.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
 	for _, topic := range []string{"heldelse.rate", "heldelse.late"} {
-		if _, err := nc.Subscribe(topic, func(*nats.Msg) {}); err != nil {
+		if _, err := nc.Subscribe(topic, func(*natsgo.Msg) {}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,6 +152,14 @@ func TestOverview_TellsWhatIsAwayWhileItIs(t *testing.T) {
 		strings.Replace(db.Database(t), db.Addr, sql.Addr, 1))
 	a := start(t, cfg)
 	a.ready()
+	nc, err := natsgo.Connect(natsSrv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if _, err := nc.Subscribe("seen.x", func(*natsgo.Msg) {}); err != nil {
+		t.Fatal(err)
+	}
 	well := []string{"warn no_standby"}
 	first := a.overview(ops.LevelWarn, well...)
 	if first.Leader == nil || first.Leader.Instance != "a" || first.Instances != 1 || first.Healthy != 1 ||
@@ -158,21 +167,109 @@ func TestOverview_TellsWhatIsAwayWhileItIs(t *testing.T) {
 		first.Namespace != "seen" || first.Instance != "a" || first.Messages == nil || first.Journal.Lag == nil {
 		t.Errorf("%+v", first)
 	}
-	for word, proxy := range map[string]*lab.Proxy{ops.CondStoreAway: redis, ops.CondNATSAway: nats,
-		ops.CondElectionUnknown: zk, ops.CondJournalAway: sql} {
-		proxy.Cut()
-		proxy.Stall()
-		lab.Eventually(t, 30*time.Second, func() error {
-			var o ops.Overview
-			if status, err := a.get("/v1/overview", &o); err != nil || status != http.StatusOK || o.Level != ops.LevelStop ||
-				!slices.ContainsFunc(o.Conditions, func(c ops.Condition) bool { return c.Word == word }) {
-				return fmt.Errorf("%d %+v, %v, want %s", status, o.Conditions, err, word)
-			}
-			return nil
-		})
-		proxy.Heal()
+	for _, away := range []struct {
+		proxy *lab.Proxy
+		words []string // of what comes of it
+	}{{redis, []string{ops.CondStoreAway, ops.CondNoMachineID}}, {nats, []string{ops.CondNATSAway, ops.CondOverdue}},
+		{zk, []string{ops.CondElectionUnknown}}, {sql, []string{ops.CondJournalAway, ops.CondFilling}}} {
+		a.push(`{"topic":"seen.x","delay":"1s"}`)
+		away.proxy.Cut()
+		away.proxy.Stall()
+		if away.proxy == sql { // and a Redis that begins anew waits for it
+			flush(t, redisSrv)
+		}
+		for _, word := range away.words {
+			a.has(ops.LevelStop, word, -1)
+		}
+		away.proxy.Heal()
 		a.overview(ops.LevelWarn, well...)
 	}
+}
+
+func flush(t *testing.T, srv *lab.Redis) {
+	t.Helper()
+	rdb := goredis.NewClient(&goredis.Options{Addr: srv.Addr})
+	defer rdb.Close()
+	if err := rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What a journal that stands still brings about, an entry that it can never take, and who takes no pushes by tag.
+func TestOverview_TellsWhatWaitsForTheJournal(t *testing.T) {
+	t.Parallel()
+	natsSrv, redisSrv, zkSrv, db := lab.NewNATS(t), lab.NewRedis(t), lab.SharedZooKeeper(t), lab.SharedMariaDB(t)
+	sql := lab.NewProxy(t, db.Addr)
+	cfg := journaled(settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "behind", "a"), "async",
+		strings.Replace(db.Database(t), db.Addr, sql.Addr, 1))
+	cfg.Buckets = 1
+	a := start(t, cfg)
+	a.ready()
+	a.overview(ops.LevelWarn, "warn no_standby")
+	sql.Cut()
+	sql.Stall()
+	for range 9 { // of the 1 MiB that wait at most
+		a.push(`{"topic":"behind.x","delay":"1h","body":"` + strings.Repeat("x", 100_000) + `"}`)
+	}
+	a.has(ops.LevelWarn, ops.CondJournalBehind, -1)
+	sql.Heal()
+	a.overview(ops.LevelWarn, "warn no_standby")
+
+	rdb := goredis.NewClient(&goredis.Options{Addr: redisSrv.Addr})
+	t.Cleanup(func() { _ = rdb.Close() })
+	if err := rdb.Do(t.Context(), "XADD", "{behind:0}:outbox", "*", "", "").Err(); err != nil {
+		t.Fatal(err)
+	}
+	a.push(`{"topic":"behind.x","delay":"1h"}`) // which is read after it
+	a.has(ops.LevelWarn, ops.CondQuarantined, -1)
+	if err := rdb.Del(t.Context(), "{behind:0}:quarantine").Err(); err != nil { // as docs/journal.md says
+		t.Fatal(err)
+	}
+	a.overview(ops.LevelWarn, "warn no_standby")
+
+	nc, err := natsgo.Connect(natsSrv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := js.DeleteStream(t.Context(), "TARRY_behind"); err != nil {
+		t.Fatal(err)
+	}
+	taken := jetstream.StreamConfig{Name: "OTHER", Subjects: []string{"delayed.>"}}
+	lab.Eventually(t, time.Minute, func() error { // before tarry makes its own anew
+		if _, err := js.CreateStream(t.Context(), taken); err != nil {
+			_ = js.DeleteStream(t.Context(), "TARRY_behind")
+			return err
+		}
+		return nil
+	})
+	a.has(ops.LevelWarn, ops.CondIntakeWaits, -1)
+	if err := js.DeleteStream(t.Context(), "OTHER"); err != nil {
+		t.Fatal(err)
+	}
+	a.overview(ops.LevelWarn, "warn no_standby")
+}
+
+// A standby without a link to the leader would not see at once that it is dead; where nobody is fit, nobody leads.
+func TestOverview_TellsWhoWouldNotTakeOver(t *testing.T) {
+	t.Parallel()
+	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)
+	a := start(t, settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "links", "a"))
+	a.ready()
+	cfg := settings(t, natsSrv.URL(), redisSrv.Addr, zkSrv.Addr, "links", "b")
+	apart := cfg
+	apart.Peer.Listen = config.PeerOff
+	b := start(t, apart)
+	b.ready()
+	a.overview(ops.LevelWarn, "warn unlinked", "note journal_off")
+	b.stop()
+	a.overview(ops.LevelWarn, "warn no_standby", "note journal_off")
+	start(t, cfg).ready()
+	a.overview(ops.LevelWell, "note journal_off")
 }
 
 // What holds messages back is told by name, with who did it and how many it holds.
