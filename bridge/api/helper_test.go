@@ -83,7 +83,7 @@ func openTopics(t testing.TB, topics *scheduler.Topics, change ...func(*api.Conf
 	})
 	d := &door{timeline: timeline, log: &syncBuffer{}}
 	cfg := api.Config{Config: ops.Config{Service: instance{heart, leader}, Cluster: &cluster{}, Namespace: "test",
-		Log: zerolog.New(d.log), Instance: "one", Version: "v1.2.3", Hour: hour, Details: details},
+		Log: zerolog.New(d.log), Instance: "one", Version: "v1.2.3", Hour: hour, Details: details, Overview: well},
 		Gatherer: registry, Registerer: registry, Hosts: []string{"example.com", "a"}}
 	for _, f := range change {
 		f(&cfg)
@@ -386,13 +386,15 @@ func hourly(fields string) string {
 	return fmt.Sprintf(`{"topic":"orders.created","delay":"1h"%s}`, fields)
 }
 
-// hour is one in which a message came and one left, late.
+func well(context.Context) ops.Overview { return ops.Overview{} }
+
 func details(context.Context) (map[string]*ops.InstanceDetail, error) {
 	return map[string]*ops.InstanceDetail{"t1": {Since: later,
 		Checks: []ops.Check{{Name: "nats", Detail: "not connected"}},
 		Clocks: []ops.ClockReading{{Source: "machine", LeastMS: -0.5, MostMS: -0.5}}}}, nil
 }
 
+// hour is one in which a message came and one left, late.
 func hour(context.Context) (ops.Hour, error) {
 	some, none := []int{1, 0}, []int{0, 0}
 	return ops.Hour{Series: ops.Series{From: later, StepMS: 60_000, Late: some, P50MS: []float64{1500, 0},

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,6 +100,22 @@ func TestHeld_HasTheMostFirst(t *testing.T) {
 	s.counts, s.parked = nil, nil
 	if a := ask().want(t, 200, ""); a.raw != `{"groups":[],"more":false}`+"\n" {
 		t.Errorf("of nothing: %s", a.raw)
+	}
+	waits := func(c *api.Config) {
+		steered(s)(c)
+		c.Overview = func(context.Context) ops.Overview {
+			return ops.Overview{Conditions: []ops.Condition{{Word: ops.CondNoStandby, Level: ops.LevelWarn},
+				{Word: ops.CondIntakeWaits, Count: 7, Since: later, Detail: "they are not accepted"},
+				{Word: ops.CondSetAside, Count: 9, Since: later, Detail: "they are set aside"}}}
+		}
+	}
+	of := func(word, detail string, n int) string {
+		return fmt.Sprintf(`{"name":"intake","count":%d,"word":%q,"detail":%q,"since":"2030-01-31T08:00:00.000Z"}`, n, word,
+			detail)
+	}
+	if a := call(t, open(t, waits), "GET", "/v1/held", "").want(t, 200, ""); a.raw != `{"groups":[`+
+		of("set_aside", "they are set aside", 9)+`,`+of("in_intake", "they are not accepted", 7)+`],"more":false}`+"\n" {
+		t.Errorf("of pushes: %s", a.raw)
 	}
 	s.err = scheduler.ErrUnavailable
 	ask().want(t, 503, "unavailable")

@@ -123,9 +123,9 @@ export class Feed {
     Object.assign(this, { problem: null, failed: 0, asked: -Infinity });
   }
 
-  // soon makes it ask at once, unless it is not answered.
-  soon() {
-    if (!this.failed) this.asked = -Infinity;
+  // soon makes it ask at once or a while from now, unless it is not answered.
+  soon(wait = 0) {
+    if (!this.failed) this.asked = Math.min(this.asked, Date.now() - this.every + wait);
   }
 
   get due() {

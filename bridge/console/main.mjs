@@ -1,7 +1,7 @@
 // The shell: where the address leads, what is asked while it is shown, navigation, and the dialog for a token.
 import { Component, createRef, h, render } from './vendor/preact.mjs';
 import { Feed, token } from './calls.mjs';
-import { Button, clock, Field, Ghost, Mark, Name, Notice, num, S, span, sum } from './parts.mjs';
+import { Button, clock, Facts, Field, Ghost, Mark, Name, Notice, num, S, span, sum } from './parts.mjs';
 import { Due, feeds as dueFeeds } from './s-due.mjs';
 import { Failed, feeds as failedFeeds } from './s-failed.mjs';
 import { Message, feeds as messageFeeds } from './s-message.mjs';
@@ -72,8 +72,10 @@ async function beat() {
     const before = f.data?.messages?.waiting;
     await f.ask();
     const { waiting } = f.data?.messages ?? {};
-    // Where few wait, each is seen to come and go. To ask of few costs little.
-    if (before !== waiting && waiting < 1000) for (const other of where().asked) if (other.every <= 5 * S) other.soon();
+    // Where few wait, each is seen to come and go. To ask of few costs little. What viewers share is up to 2 s old.
+    if (before !== waiting && waiting < 1000) {
+      for (const other of where().asked) if (other.every < Infinity) other.soon(other.every > 5 * S ? 2.5 * S : 0);
+    }
     if (f.name === 'me' && f.data) {
       const ahead = Date.parse(f.data.now) - (f.began + f.answered) / 2;
       clock.ahead = Math.abs(ahead) < S ? 0 : ahead; // it is no better known than that
@@ -176,7 +178,7 @@ function Nav({ screen, o, who }) {
       who && h('p', null, h(Name, null, who.instance), ' ', who.version),
       h('p', null, h('a', { href: 'docs' }, 'API'), ' ',
         h('button', { type: 'button', class: 'plain', 'aria-pressed': String(view.keys), onClick: switchKeys,
-          title: '/ searches; g and then ' + screens.flatMap((s) => (s.key ? `${s.key} ${s.title}` : [])).join(', ') },
+          title: '? lists them' },
         'keys'),
         token.get() && [' ', h('button', { type: 'button', class: 'plain', onClick: leave }, 'leave')])));
 }
@@ -187,7 +189,9 @@ function switchKeys() {
   show();
 }
 
-// press is what single keys do, unless they are switched off: / searches, g and a letter lead to a screen.
+// press is what single keys do, unless they are switched off.
+const keys = [['/', 'search'], ...screens.filter((s) => s.key).map((s) => [`g ${s.key}`, s.title]),
+  ['arrows, Home, End', 'the bars of a chart'], ['Esc', 'closes a dialog'], ['?', 'this list']];
 let went = 0;
 function press(e) {
   const field = e.target.closest?.('input, select, textarea, [contenteditable]');
@@ -199,6 +203,8 @@ function press(e) {
     document.getElementById('search').focus();
   } else if (to) {
     location.hash = `/${to.path}`;
+  } else if (e.key === '?') {
+    ask({ title: 'Keys', body: h(Facts, { rows: keys }) });
   }
 }
 
@@ -282,7 +288,7 @@ function Ask({ title, body, button, go: act, told, result, wrong, busy, typed, k
           h('input', { name: 'typed', autocomplete: 'off', spellcheck: false }))),
       h('div', { role: 'status' }, result ?? told, wrong && [h(Mark, { is: 'dead', word: 'failed' }), ' ', wrong]),
       h('footer', null, busy && stop ? h(Button, { key: 'stop', onClick: cancel }, 'Stop')
-        : h(Button, { key: 'close', onClick: close }, result ? 'Close' : 'Back'),
+        : h(Button, { key: 'close', onClick: close }, result || !button ? 'Close' : 'Back'),
         !result && button && h(Button, { kind, type: 'submit', disabled: busy }, button))));
 }
 

@@ -29,6 +29,7 @@ export function Mark({ is, size = 12, word }) {
 
 // Numbers keep their digits; a thin space sets thousands apart.
 export const num = (n) => String(n).replace(/\B(?=(\d{3})+(?!\d))/g, '\u2009');
+export const count = (n, what) => `${num(n)} ${what}${n === 1 ? '' : 's'}`;
 export const sum = (list) => list.reduce((a, b) => a + b, 0);
 
 // span says a length of time in at most two units: 4m 12s, 3h 05m, 12d 4h.

@@ -3,7 +3,7 @@ import { h } from './vendor/preact.mjs';
 import { act } from './calls.mjs';
 import { Happened, Missing } from './s-actions.mjs';
 import {
-  Button, Facts, Ghost, M, Mark, Name, Notice, num, Rel, S, Section, span, Table, units, When,
+  Button, count, Facts, Ghost, M, Mark, Name, Notice, num, Rel, S, Section, span, Table, units, When,
 } from './parts.mjs';
 
 const cluster = ['cluster', { detail: true }, 2 * S], led = ['events', { kind: 'leader', limit: 20 }, 5 * S];
@@ -87,7 +87,7 @@ function Clocks({ told }) {
 
 function Under({ c, o }) {
   const { mode, lag } = c.journal ?? {}, rows = [['journal', mode ?? 'not known'],
-    ['not in the journal yet', lag && `${num(lag.changes)} changes`],
+    ['not in the journal yet', lag && count(lag.changes, 'change')],
     ['the oldest of them', lag?.oldest && h(When, { time: lag.oldest, late: true })],
     ['clocks that vote', o?.clocks && num(o.clocks.voters)], ['they are apart', o?.clocks && span(o.clocks.spread_ms)],
     ['clocks', c.clocks && h('bdi', null, c.clocks)]];

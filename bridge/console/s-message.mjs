@@ -1,8 +1,8 @@
 // Message: the whole life of one message, what comes next, what it holds, and every act on it with its true answer.
 import { h } from './vendor/preact.mjs';
 import { act, ask as read } from './calls.mjs';
-import { at, Button, clock, Facts, Field, Ghost, link, list, Mark, Name, Notice, num, Rel, Ruler, S, Section, shown,
-  span, Table, to, units, When } from './parts.mjs';
+import { at, Button, clock, count, Facts, Field, Ghost, link, list, Mark, Name, Notice, num, Rel, Ruler, S, Section,
+  shown, span, Table, to, units, When } from './parts.mjs';
 
 const message = (query) => ['get', {}, 2 * S, { id: query.get('id') ?? '' }];
 const history = (query) => ['history', {}, 2 * S, { id: query.get('id') ?? '' }];
@@ -42,7 +42,7 @@ export function Message({ feed, query, go, who, ask, width, wide }) {
       'Due ', h('b', null, at(m.due, { date: true })), '.')),
     life.data && h(Strip, { m, life: life.data.history, width }),
     h('div', { class: 'split' },
-      h(Section, { title: 'Its life', note: life.data && `${num(life.data.history.length)} changes`
+      h(Section, { title: 'Its life', note: life.data && count(life.data.history.length, 'change')
         + (life.data.earlier ? ', and earlier ones' : '') },
       life.data ? h(Life, { m, life: life.data.history }) : life.problem?.status === 501
         ? h('p', { class: 'note' }, 'Times and reasons of its tries are kept only with a journal, which is off.')
@@ -105,7 +105,7 @@ function Strip({ m, life, width }) {
   // Where many lie together, one is drawn.
   const apart = dots.filter(([place], i) => i === 0 || place - dots[i - 1][0] > 4 || i === dots.length - 1);
   const lives = now < last;
-  const label = `${num(life.length)} changes in ${span(Math.min(now, last) - first)}`
+  const label = `${count(life.length, 'change')} in ${span(Math.min(now, last) - first)}`
     + (lives ? `; due in ${span(last - now)}` : '');
   return h('svg', { class: 'strip', viewBox: `0 0 ${width} 44`, role: 'img', 'aria-label': label },
     h('path', { class: 'lived', d: `M8 18H${x(now)}` }),

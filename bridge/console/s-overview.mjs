@@ -25,10 +25,14 @@ function verdict(o, away) {
       return { level: o.level, mark: marks[o.level], c, rest,
         text: `${detail.replace(/^[a-z]+ /, (word) => word[0].toUpperCase() + word.slice(1))}.` };
     }
-    case 'held':
+    case 'held': {
+      const most = o.conditions.find((c) => c.level === 'held' && 2 * c.count > overdue);
       return { level: 'held', mark: 'held', rest: o.conditions, text: [
         h('span', { class: 'lead-in' }, 'What may leave, leaves on time. '),
-        h('b', null, num(overdue)), overdue === 1 ? ' due message is held back.' : ' due messages are held back.'] };
+        h('b', null, num(overdue)), overdue === 1 ? ' due message is held back' : ' due messages are held back',
+        most && [most.count < overdue && ', most of them', ' because ', h('bdi', null, most.detail.split(';')[0])],
+        '.'] };
+    }
   }
   return { level: 'well', mark: 'done', rest: o.conditions, text: waiting > 0 ? [
     'All is well. Nothing is late; ',

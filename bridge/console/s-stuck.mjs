@@ -1,10 +1,14 @@
-// Stuck: what holds messages back that are due, the most first, and what would free them.
+// Stuck: what holds messages back that are due, the most first, and what would free them; and those, the oldest first.
 import { h } from './vendor/preact.mjs';
 import { act } from './calls.mjs';
-import { Button, Ghost, link, list, Mark, Name, Notice, num, Rel, S, sum, Table } from './parts.mjs';
+import { Button, Ghost, link, list, Mark, Name, Notice, num, Rel, S, Section, sum, Table } from './parts.mjs';
+import { Rows } from './s-message.mjs';
 
 const held = ['held', {}, 5 * S];
-export const feeds = () => [held];
+const oldest = (query) => (query.has('held')
+  ? ['list', { held: query.get('held'), name: query.get('name') ?? '', limit: 20 }, 10 * S]
+  : ['list', { state: 'waiting,ready', due_to: '0s', limit: 20 }, 5 * S]);
+export const feeds = (query) => [held, oldest(query)];
 
 // Why messages wait, in words; the server's detail says more.
 export const reasons = {
@@ -16,22 +20,23 @@ export const reasons = {
   turn: ['flight', 'on its way'],
   unpulled: ['waiting', 'not pulled yet'],
   webhook: ['waiting', 'posted next'],
+  in_intake: ['late', 'not accepted'],
+  set_aside: ['unsure', 'set aside'],
 };
+const pushes = ['in_intake', 'set_aside']; // are no messages yet
 
-// What stops all messages is no group, nor is what waits before it is a message.
-const stops = (c) => c.level === 'stop' || c.word === 'intake_waits' || c.word === 'set_aside';
-
-export function Stuck({ feed, who, ask }) {
-  const f = feed(...held), all = feed('overview').data.conditions.filter(stops);
+export function Stuck({ feed, query, go, who, ask }) {
+  const f = feed(...held), all = feed('overview').data.conditions.filter((c) => c.level === 'stop');
   return h('div', null,
     h('div', { class: 'head' }, h('h1', null, 'What is stuck')),
-    all.map((c) => h(Notice, { mark: c.level === 'stop' ? 'dead' : 'late' }, h('bdi', null, c.detail),
+    all.map((c) => h(Notice, { mark: 'dead' }, h('bdi', null, c.detail),
       c.count > 0 && [': ', h('b', null, num(c.count))])),
     f.problem && h(Notice, null, f.problem.message),
-    f.data ? h(Groups, { ...f.data, stopped: all.length > 0, may: who?.operate, ask }) : !f.problem && h(Ghost));
+    f.data ? [h(Groups, { ...f.data, stopped: all.length > 0, query, go, may: who?.operate, ask }),
+      h(Oldest, { f: feed(...oldest(query)), query, go })] : !f.problem && h(Ghost));
 }
 
-function Groups({ groups, more, stopped, may, ask }) {
+function Groups({ groups, more, stopped, query, go, may, ask }) {
   const n = sum(groups.map((g) => g.count));
   if (!n) return !stopped && h('p', { class: 'lede' }, 'Nothing that is due is held back.');
   return [
@@ -40,14 +45,32 @@ function Groups({ groups, more, stopped, may, ask }) {
       more ? ', and more: these groups hold the most.' : '.'),
     h(Table, { caption: 'what holds messages back',
       head: [['By'], ['Messages', 'n'], ['Why'], ['Oldest', 'n'], ['Since', 'n'], ['Next try', 'n'], ['Act', 'acts']],
-      rows: groups.map((g) => ({ key: `${g.word} ${g.name}`, cells: cells(g, may && g.word === 'paused', ask) })) }),
+      rows: groups.map((g) => ({ key: `${g.word} ${g.name}`,
+        cells: cells(g, query, go, may && g.word === 'paused', ask) })) }),
   ];
 }
 
-function cells(g, may, ask) {
+// Oldest are the messages of all groups or of one that somebody has picked. While nothing is held back there are none,
+// but for those that leave next.
+function Oldest({ f, query, go }) {
+  const one = query.has('held'), messages = f.data?.messages ?? [];
+  if (!messages.length && !one) return f.problem && h(Notice, null, f.problem.message);
+  return h(Section, { title: 'The oldest', note: one && [query.get('held').replaceAll('_', ' '), ', ',
+    h(Name, null, query.get('name')), ' ', h('button', { type: 'button', class: 'plain',
+      onClick: () => go({ held: null, name: null }) }, 'all')] },
+  f.problem && h(Notice, null, f.problem.message),
+  messages.length ? h(Rows, { caption: 'messages that are due, the oldest first', messages })
+    : f.data && h('p', { class: 'lede' }, 'None by now.'));
+}
+
+function cells(g, query, go, may, ask) {
   const [mark, words] = reasons[g.word] ?? ['unsure', g.word];
+  const picked = query.get('held') === g.word && query.get('name') === g.name;
+  const pick = () => go(picked ? { held: null, name: null } : { held: g.word, name: g.name });
   return [
-    h(Name, null, g.name), list({ held: g.word, name: g.name }, h('b', null, num(g.count))),
+    pushes.includes(g.word) ? h(Name, null, g.name) : h('button', { type: 'button', class: 'plain',
+      'aria-pressed': String(picked), onClick: pick }, h(Name, null, g.name)),
+    pushes.includes(g.word) ? num(g.count) : list({ held: g.word, name: g.name }, h('b', null, num(g.count))),
     [h(Mark, { is: mark }), g.word === 'paused' ? [words, g.by && [' by ', h(Name, null, g.by)]]
       : g.detail?.startsWith(words) ? h('bdi', null, g.detail)
         : [words, h('span', { class: 'detail' }, ': ', h('bdi', null, g.detail))]],

@@ -17,7 +17,7 @@ const (
 	maxReady  = 10_000
 )
 
-// HeldList is what holds messages back that are due, the most messages first.
+// HeldList is what holds messages back that are due, and pushes that are no messages yet, the most first.
 type HeldList struct {
 	Groups []scheduler.HeldGroup `json:"groups"`
 	More   bool                  `json:"more"` // there are more groups, or topics that were not looked at
@@ -51,6 +51,13 @@ func (o *Ops) readHeld(ctx context.Context) (*HeldList, error) {
 		return nil, err
 	}
 	all := append(append([]scheduler.HeldGroup{}, lanes...), ready...)
+	pushes := map[string]message.WhyWord{CondIntakeWaits: message.WhyInIntake, CondSetAside: message.WhySetAside}
+	for _, c := range o.Overview(ctx).Conditions { // a push that is no message yet is stuck all the same
+		if word := pushes[c.Word]; word != "" {
+			all = append(all, scheduler.HeldGroup{Name: "intake", Count: c.Count,
+				Why: message.Why{Word: word, Detail: c.Detail, Since: c.Since}})
+		}
+	}
 	slices.SortStableFunc(all, func(x, y scheduler.HeldGroup) int { return y.Count - x.Count })
 	return &HeldList{Groups: all[:min(len(all), MaxGroups)], More: !whole || len(all) > MaxGroups}, nil
 }

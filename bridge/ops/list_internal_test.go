@@ -50,7 +50,8 @@ func TestLists_TellAStoreThatIsSlowFromOneThatHasNothing(t *testing.T) {
 	t.Parallel()
 	word, name := "paused", "orders.>"
 	of := func(gives int, journal bool) *Ops {
-		cfg := Config{Service: &slow{gives: gives}, Now: time.Now, Timeout: time.Minute}
+		cfg := Config{Service: &slow{gives: gives}, Now: time.Now, Timeout: time.Minute,
+			Overview: func(context.Context) Overview { return Overview{} }}
 		if journal {
 			cfg.Journal = silent{}
 		}

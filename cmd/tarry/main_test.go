@@ -78,6 +78,9 @@ func serve(t testing.TB, cfg api.Config) []string {
 	if cfg.Cluster == nil {
 		cfg.Cluster = fixedCluster{}
 	}
+	if cfg.Overview == nil {
+		cfg.Overview = func(context.Context) ops.Overview { return ops.Overview{} }
+	}
 	server, err := api.New(cfg)
 	if err != nil {
 		t.Fatal(err)

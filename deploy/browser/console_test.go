@@ -6,6 +6,7 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"io"
@@ -205,12 +206,34 @@ func TestConsole_ShowsTheFirstMessageUntilItArrives(t *testing.T) {
 	p.sees(t, "1 falls due in the next hour")
 	p.sees(t, "All is well, and nothing waits.")
 	p.sees(t, "1 left in the last hour")
+	p.sees(t, "0 fall due in the next hour")
 	p.sees(t, "accepted 1 delivered 1")
 	p.sees(t, "99 of 100 within about ")
 	if took := time.Since(pushed); took < 20*time.Second {
 		t.Errorf("it had arrived after %s", took)
 	}
 	p.auditAll(t, screens...)
+	if *update {
+		filmFirst(t)
+	}
+}
+
+// filmFirst shows the same to who reads docs/console.md.
+func filmFirst(t *testing.T) {
+	d, server := dev(t, "")
+	p := open(t, server+"/console")
+	p.do(t, chromedp.EmulateViewport(960, 540))
+	p.sees(t, "All is well, and nothing waits. Push a first message, and watch it here.")
+	p.film(t, "../../docs/console.gif", 32, map[int]func(){
+		3: func() {
+			if out, code := d.Cli(t, "push", "demo.hello", "--delay", "20s", "--body", "hello", "--id", "first"); code != 0 {
+				t.Fatal(out)
+			}
+		},
+		9:  func() { p.click(t, "waiting") },
+		12: func() { p.click(t, "first") },
+		19: func() { p.click(t, "Overview") },
+	})
 }
 
 // A busy day: messages of many topics, some held back, and a rate that is too low. Names are what others make of them.
@@ -286,6 +309,25 @@ topics:
 	p.do(t, chromedp.EmulateViewport(320, 600), chromedp.Evaluate[chromedp.Void](`location.hash = "#/stuck"`))
 	p.sees(t, "82 messages are due and wait.")
 	p.sees(t, "who pulls it")
+	p.sees(t, "The oldest")
+	p.click(t, "jobs.render")
+	p.sees(t, "The oldest unpulled, jobs.render all")
+	if at := p.at(t); at != "#/stuck?held=unpulled&name=jobs.render" {
+		t.Errorf("the address is %s", at)
+	}
+	lab.Eventually(t, patience, func() error { // of which 20 are shown
+		rows := evaluate[string](t, p, `[...document.querySelectorAll("main table")].at(-1).innerText`)
+		if strings.Count(rows, "jobs.render") != 20 || strings.Contains(rows, "mail.welcome") {
+			return errors.New(rows)
+		}
+		return nil
+	})
+	p.audit(t, 320, "light")
+	p.click(t, "all")
+	p.do(t, chromedp.KeyEvent("?"))
+	p.sees(t, "Keys / search g o Overview g d Falls due")
+	p.audit(t, 320, "dark")
+	p.click(t, "Close")
 	p.click(t, "Resume…")
 	p.sees(t, "Resume mail.welcome? 41 messages are due, and leave at once, unless something else holds it back too.")
 	p.audit(t, 320, "light")
@@ -334,7 +376,7 @@ func TestConsole_AsksForAToken(t *testing.T) {
 	p := enters("the-token-of-viewer")
 	p.sees(t, "viewer may read")
 	p.sees(t, "1 message is due and waits.")
-	acts := `document.querySelectorAll("main table button").length`
+	acts := `document.querySelectorAll("main table .button").length`
 	if n := evaluate[int](t, p, acts); n != 0 {
 		t.Errorf("a viewer is offered %d acts", n)
 	}
