@@ -22,7 +22,7 @@ export function Cluster({ feed, who, ask }) {
           onClick: () => ask(resign(c.leader.instance)) }, 'Step down…'))),
     f.problem && h(Notice, null, f.problem.message),
     c ? [h(Instances, { c, may: who?.operate, ask }), h(Missing, { missing: c.missing ?? [] }), h(Reaches, { told }),
-      h('div', { class: 'split' }, h(Clocks, { told }), h(Under, { c, o })),
+      h('div', { class: 'split' }, h(Clocks, { told, few: c.clocks }), h(Under, { c, o })),
       past && h(Section, { title: 'Who led', note: 'since the instances started' }, h(Happened, past))]
       : !f.problem && h(Ghost));
 }
@@ -65,10 +65,11 @@ function Reaches({ told }) {
 }
 
 // Clocks draws how far each clock is ahead, on a logarithmic scale from 0.1 ms to an hour on each side.
-function Clocks({ told }) {
+function Clocks({ told, few }) {
   const place = (ms) => 84 + Math.sign(ms) * Math.min(Math.log10(1 + Math.abs(ms) / 0.1) / 7.56, 1) * 76;
   const ahead = (ms) => `${ms < 0 ? '−' : '+'}${Math.abs(ms) < S ? `${Math.abs(ms).toFixed(1)}ms` : span(ms)}`;
   return h(Section, { title: 'Clocks', note: 'how far each is ahead of the time that decides what is due' },
+    few && h(Notice, null, h('bdi', null, few)),
     h(Table, { caption: 'clocks', head: [['Instance'], ['Clock'], ['Ahead by', 'n'], ['Where', 'wide']],
       rows: told.flatMap(({ instance, detail }) => detail.clocks.map((c) => {
         const middle = (c.least_ms + c.most_ms) / 2, doubt = (c.most_ms - c.least_ms) / 2, off = Math.abs(middle) > S;
@@ -89,8 +90,7 @@ function Under({ c, o }) {
   const { mode, lag } = c.journal ?? {}, rows = [['journal', mode ?? 'not known'],
     ['not in the journal yet', lag && count(lag.changes, 'change')],
     ['the oldest of them', lag?.oldest && h(When, { time: lag.oldest, late: true })],
-    ['clocks that vote', o?.clocks && num(o.clocks.voters)], ['they are apart', o?.clocks && span(o.clocks.spread_ms)],
-    ['clocks', c.clocks && h('bdi', null, c.clocks)]];
+    ['clocks that vote', o?.clocks && num(o.clocks.voters)], ['they are apart', o?.clocks && span(o.clocks.spread_ms)]];
   return h(Section, { title: 'Under it' }, h(Facts, { rows: rows.filter(([, value]) => value) }));
 }
 

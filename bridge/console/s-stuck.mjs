@@ -8,7 +8,9 @@ const held = ['held', {}, 5 * S];
 const oldest = (query) => (query.has('held')
   ? ['list', { held: query.get('held'), name: query.get('name') ?? '', limit: 20 }, 10 * S]
   : ['list', { state: 'waiting,ready', due_to: '0s', limit: 20 }, 5 * S]);
-export const feeds = (query) => [held, oldest(query)];
+// While nothing is held back, what is due leaves, and by the journal may have left.
+const some = (query, feed) => query.has('held') || feed(...held).data?.groups.length > 0;
+export const feeds = (query, feed) => (some(query, feed) ? [held, oldest(query)] : [held]);
 
 // Why messages wait, in words; the server's detail says more.
 export const reasons = {
@@ -24,6 +26,7 @@ export const reasons = {
   set_aside: ['unsure', 'set aside'],
 };
 const pushes = ['in_intake', 'set_aside']; // are no messages yet
+const unlisted = [...pushes, 'turn'];
 
 export function Stuck({ feed, query, go, who, ask }) {
   const f = feed(...held), all = feed('overview').data.conditions.filter((c) => c.level === 'stop');
@@ -33,14 +36,14 @@ export function Stuck({ feed, query, go, who, ask }) {
       c.count > 0 && [': ', h('b', null, num(c.count))])),
     f.problem && h(Notice, null, f.problem.message),
     f.data ? [h(Groups, { ...f.data, stopped: all.length > 0, query, go, may: who?.operate, ask }),
-      h(Oldest, { f: feed(...oldest(query)), query, go })] : !f.problem && h(Ghost));
+      some(query, feed) && h(Oldest, { f: feed(...oldest(query)), query, go })] : !f.problem && h(Ghost));
 }
 
 function Groups({ groups, more, stopped, query, go, may, ask }) {
-  const n = sum(groups.map((g) => g.count));
-  if (!n) return !stopped && h('p', { class: 'lede' }, 'Nothing that is due is held back.');
+  if (!groups.length) return !stopped && h('p', { class: 'lede' }, 'Nothing that is due is held back.');
+  const n = sum(groups.map((g) => (pushes.includes(g.word) ? 0 : g.count)));
   return [
-    h('p', { class: 'lede' },
+    n > 0 && h('p', { class: 'lede' },
       h('b', null, num(n)), n === 1 ? ' message is due and waits' : ' messages are due and wait',
       more ? ', and more: these groups hold the most.' : '.'),
     h(Table, { caption: 'what holds messages back',
@@ -50,11 +53,9 @@ function Groups({ groups, more, stopped, query, go, may, ask }) {
   ];
 }
 
-// Oldest are the messages of all groups or of one that somebody has picked. While nothing is held back there are none,
-// but for those that leave next.
+// Oldest are the messages of all groups, or of one that somebody has picked.
 function Oldest({ f, query, go }) {
   const one = query.has('held'), messages = f.data?.messages ?? [];
-  if (!messages.length && !one) return f.problem && h(Notice, null, f.problem.message);
   return h(Section, { title: 'The oldest', note: one && [query.get('held').replaceAll('_', ' '), ', ',
     h(Name, null, query.get('name')), ' ', h('button', { type: 'button', class: 'plain',
       onClick: () => go({ held: null, name: null }) }, 'all')] },
@@ -68,9 +69,9 @@ function cells(g, query, go, may, ask) {
   const picked = query.get('held') === g.word && query.get('name') === g.name;
   const pick = () => go(picked ? { held: null, name: null } : { held: g.word, name: g.name });
   return [
-    pushes.includes(g.word) ? h(Name, null, g.name) : h('button', { type: 'button', class: 'plain',
+    unlisted.includes(g.word) ? h(Name, null, g.name) : h('button', { type: 'button', class: 'plain',
       'aria-pressed': String(picked), onClick: pick }, h(Name, null, g.name)),
-    pushes.includes(g.word) ? num(g.count) : list({ held: g.word, name: g.name }, h('b', null, num(g.count))),
+    unlisted.includes(g.word) ? num(g.count) : list({ held: g.word, name: g.name }, h('b', null, num(g.count))),
     [h(Mark, { is: mark }), g.word === 'paused' ? [words, g.by && [' by ', h(Name, null, g.by)]]
       : g.detail?.startsWith(words) ? h('bdi', null, g.detail)
         : [words, h('span', { class: 'detail' }, ': ', h('bdi', null, g.detail))]],

@@ -79,7 +79,7 @@ type RequeuedReject struct {
 // Topics is a page of topics with the number of their waiting, in-flight and dead messages, and of all pauses. Cursor
 // asks for the next page; the last page has none.
 type Topics struct {
-	Topics []TopicCount      `json:"topics"`
+	Topics []TopicRow        `json:"topics"`
 	Paused []scheduler.Pause `json:"paused"`
 	// Webhooks are those that post messages of topics.
 	Webhooks []Webhook `json:"webhooks,omitempty"`
@@ -103,11 +103,16 @@ type TopicCount struct {
 	// Why says why due messages wait, if they do.
 	Why      message.Why    `json:"why,omitzero"`
 	Settings *TopicSettings `json:"settings,omitempty"`
-	// Paused is the pause that holds it back, also while none is due: its own, or the first whose pattern matches.
+}
+
+// TopicRow is a topic of a list, with the pause that holds it back, also while none is due: its own, or the first whose
+// pattern matches.
+type TopicRow struct {
+	TopicCount
 	Paused *scheduler.Pause `json:"paused,omitempty"`
 }
 
-// TopicCounts has the pause also where there is none.
+// TopicCounts is one topic, with its pause or nil.
 type TopicCounts struct {
 	TopicCount
 	Paused *scheduler.Pause `json:"paused"`

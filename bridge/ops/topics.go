@@ -14,7 +14,7 @@ func (o *Ops) topics(ctx context.Context, _ *Caller, in *Page) (*Topics, error) 
 	if err != nil {
 		return nil, err
 	}
-	a := &Topics{Topics: []TopicCount{}, Paused: []scheduler.Pause{}}
+	a := &Topics{Topics: []TopicRow{}, Paused: []scheduler.Pause{}}
 	if o.Webhooks != nil {
 		a.Webhooks = o.Webhooks()
 	}
@@ -40,8 +40,8 @@ func (o *Ops) topics(ctx context.Context, _ *Caller, in *Page) (*Topics, error) 
 	a.Paused = append(a.Paused, pauses...)
 	for i := range counts {
 		topic := counts[i].Topic
-		a.Topics = append(a.Topics, TopicCount{TopicCount: counts[i], Why: parked[topic], Settings: o.settingsOf(topic),
-			Paused: pausing(pauses, topic)})
+		a.Topics = append(a.Topics, TopicRow{TopicCount{counts[i], parked[topic], o.settingsOf(topic)},
+			pausing(pauses, topic)})
 	}
 	return a, err
 }

@@ -308,25 +308,37 @@ func (j *Journal) Names(ctx context.Context, pushes []*message.Message) ([][]rec
 }
 
 // selected returns the first limit records for which want reports true, or the last limit of them, in order. It copies
-// no others.
+// no others, and sorts few: everybody waits for it.
 func (j *Journal) selected(ctx context.Context, want func(*record.Record) bool,
 	order func(a, b *record.Record) int, limit int, last bool) (found []record.Record, err error) {
+	limit = max(limit, 0)
+	if forward := order; last {
+		order = func(a, b *record.Record) int { return forward(b, a) }
+	}
 	err = j.locked(ctx, func() {
 		var rows []*record.Record
-		for _, row := range j.rows {
-			if want(&row.record) {
-				rows = append(rows, &row.record)
+		var worst *record.Record // of those that stay, once there are enough
+		keep := func() {
+			slices.SortFunc(rows, order)
+			if rows = rows[:min(len(rows), limit)]; len(rows) > 0 && len(rows) == limit {
+				worst = rows[limit-1]
 			}
 		}
-		slices.SortFunc(rows, order)
-		n := min(len(rows), max(limit, 0))
-		if last {
-			rows = rows[len(rows)-n:]
+		for _, row := range j.rows {
+			if r := &row.record; want(r) && (worst == nil || order(r, worst) < 0) {
+				if rows = append(rows, r); len(rows) >= 2*limit {
+					keep()
+				}
+			}
 		}
-		for _, r := range rows[:n] {
+		keep()
+		for _, r := range rows {
 			found = append(found, *r)
 		}
 	})
+	if last {
+		slices.Reverse(found)
+	}
 	return found, err
 }
 
