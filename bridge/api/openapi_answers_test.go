@@ -421,6 +421,7 @@ func TestOpenAPI_AnswersAreAsDescribed(t *testing.T) {
 		broken.panics = true
 		panicking := open(t, broken.config, func(c *api.Config) {
 			c.Ready = func(context.Context) []api.Check { panic("no") }
+			c.Hour = func(context.Context) (ops.Hour, error) { panic("no") } // beside the request
 		})
 		each(func(_, method, target, body string) {
 			d.ask(t, without, asked(t, method, target, body), "")

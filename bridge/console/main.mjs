@@ -129,7 +129,7 @@ function show() {
   // How long nobody has answered, once that is more than a hiccup.
   const silent = Date.now() - o.answered, away = o.problem && o.problem.status !== 403 && silent > 5 * S ? silent : 0;
   // What some of the page is from, likewise.
-  const last = Math.min(...asked.filter((f) => f.problem && f.data).map((f) => f.answered));
+  const last = Math.min(...asked.filter((f) => f.data && f.problem && f.problem.status !== 404).map((f) => f.answered));
   const old = Date.now() - last > 5 * S ? last : 0;
   const bad = { stop: '✕ ', warn: '▲ ' }[away ? 'stop' : o.data?.level] ?? '';
   const width = Math.min(document.documentElement.clientWidth - (wide ? 196 + 64 : 32), 1240);

@@ -48,13 +48,13 @@ function verdict(o, away) {
 const seen = ['quarantined', 'intake_waits', 'set_aside'];
 const Lasting = ({ c }) => [seen.includes(c.word) ? 'for at least ' : 'for ', h(Rel, { time: c.since, how: 'for' })];
 
-// Where to look at what a condition is about; what holds messages back is listed under Stuck.
+// Where to look at what a condition is about, by its word or else by its level.
 const places = { rejects: 'rejected', rejects_dropped: 'rejected', dying: 'failed', webhook_fails: 'pull',
-  unpulled: 'pull', paused: 'topics', no_standby: 'cluster', unlinked: 'cluster', clocks: 'cluster',
-  other_store: 'cluster', no_listener: 'stuck', stream: 'stuck', rate: 'stuck', catch_up: 'stuck', overdue: 'stuck' };
+  unpulled: 'pull', paused: 'topics', overdue: 'stuck', intake_waits: 'stuck', set_aside: 'stuck', held: 'stuck',
+  stop: 'cluster', warn: 'cluster' };
 
 function Condition({ c, may, ask }) {
-  const detail = h('bdi', null, c.detail), place = places[c.word];
+  const detail = h('bdi', null, c.detail), place = places[c.word] ?? places[c.level];
   return h('li', { 'data-word': c.word }, h(Mark, { is: marks[c.level], word: c.level }), h('span', null,
     place ? link(place, detail) : detail,
     c.by && [', by ', h(Name, null, c.by)],

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/wire"
@@ -259,7 +258,7 @@ func (o *Ops) orderly(ctx context.Context, by *Caller, in *DeadOrder, what strin
 		return done
 	}
 	var (
-		work  sync.WaitGroup
+		work  Together
 		slots = make(chan struct{}, deadAtOnce)
 	)
 	for i, id := range in.IDs {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -130,7 +129,7 @@ func WorstFirst(all []Condition) []Condition {
 // overview says how all does. It answers also while the store, NATS or the election do not.
 func (o *Ops) overview(ctx context.Context, _ *Caller, _ *Nothing) (*Overview, error) {
 	var hour *Hour
-	var wait sync.WaitGroup
+	var wait Together
 	wait.Go(func() { hour, _ = o.hour(ctx) }) // left out if it cannot be read
 	a := o.Overview(ctx)
 	wait.Wait()

@@ -7,8 +7,6 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/tarry-mq/tarry/scheduler"
@@ -55,33 +53,19 @@ func (o *Ops) why(ctx context.Context, by *Caller, in *WhyAsked) (*WhyList, erro
 		rows                    []record.Record
 		refused, pushes         []WhyPush
 		looked                  []WhyPlace
-		asked                   sync.WaitGroup
-		broken                  atomic.Pointer[any]
+		asked                   Together
 	)
-	ask := func(do func()) {
-		asked.Go(func() {
-			defer func() {
-				if p := recover(); p != nil {
-					broken.Store(&p) // the request's own goroutine answers for it
-				}
-			}()
-			do()
-		})
-	}
-	ask(func() { found, store = o.whyStore(ctx, &q, by.Viewer()) })
+	asked.Go(func() { found, store = o.whyStore(ctx, &q, by.Viewer()) })
 	if o.Journal != nil {
-		ask(func() { rows, journal = o.whyJournal(ctx, &q) })
+		asked.Go(func() { rows, journal = o.whyJournal(ctx, &q) })
 	}
 	if o.Rejects != nil {
-		ask(func() { refused, rejects = o.whyRejects(ctx, &q) })
+		asked.Go(func() { refused, rejects = o.whyRejects(ctx, &q) })
 	}
 	if o.Intake != nil {
-		ask(func() { pushes, looked = o.Intake.Look(ctx, q) })
+		asked.Go(func() { pushes, looked = o.Intake.Look(ctx, q) })
 	}
 	asked.Wait()
-	if p := broken.Load(); p != nil {
-		panic(*p)
-	}
 	a := &WhyList{Messages: []Info{}, Pushes: append(refused, pushes...)}
 	known := map[message.UID]bool{}
 	for _, i := range append(found, o.whyRows(ctx, found, rows)...) {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/tarry-mq/tarry/bridge/intake"
+	"github.com/tarry-mq/tarry/bridge/ops"
 	"github.com/tarry-mq/tarry/scheduler"
 	"github.com/tarry-mq/tarry/scheduler/message"
 )
@@ -49,7 +50,7 @@ func (f *figures) read(ctx context.Context) reading {
 
 // look reads the store and NATS side by side.
 func (f *figures) look(ctx context.Context) (r reading) {
-	var wait sync.WaitGroup
+	var wait ops.Together
 	wait.Go(func() {
 		if held, err := f.a.contents.Held(ctx); err == nil {
 			r.held = &held

@@ -125,7 +125,7 @@ func (a *App) known() *situation {
 
 func (a *App) situation(ctx context.Context) *situation {
 	s := a.known()
-	var wait sync.WaitGroup
+	var wait ops.Together
 	wait.Go(func() {
 		if info, err := a.cluster.Cluster(ctx); err == nil {
 			s.cluster, s.election = &info, nil
@@ -295,13 +295,10 @@ func (s *situation) conditions() (all []ops.Condition) {
 		}
 	}
 	for _, p := range s.pauses[:min(len(s.pauses), maxHeld)] {
-		if !slices.ContainsFunc(all, func(c ops.Condition) bool {
-			return c.Word == string(message.WhyPaused) &&
-				c.Name == p.Pattern
-		}) {
-			c := when(true, ops.LevelNote, string(message.WhyPaused), "%s is paused: what falls due there waits", p.Pattern)
-			c.Name, c.By, c.Since = p.Pattern, p.By, p.At
-		}
+		holds := func(c ops.Condition) bool { return c.Word == string(message.WhyPaused) && c.Name == p.Pattern }
+		c := when(!slices.ContainsFunc(all, holds), ops.LevelNote, string(message.WhyPaused),
+			"%s is paused: what falls due there waits", p.Pattern)
+		c.Name, c.By, c.Since = p.Pattern, p.By, p.At
 	}
 	return all
 }
