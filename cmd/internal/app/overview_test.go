@@ -254,7 +254,7 @@ func TestOverview_TellsWhatWaitsForTheJournal(t *testing.T) {
 	a.overview(ops.LevelWarn, "warn no_standby")
 }
 
-// A standby without a link to the leader would not see at once that it is dead; where nobody is fit, nobody leads.
+// A standby without a link to the leader would not see at once that it is dead, and without one nobody takes over.
 func TestOverview_TellsWhoWouldNotTakeOver(t *testing.T) {
 	t.Parallel()
 	natsSrv, redisSrv, zkSrv := lab.NewNATS(t), lab.SharedRedis(t), lab.SharedZooKeeper(t)

@@ -3,6 +3,7 @@ package app
 import (
 	"cmp"
 	"context"
+	"errors"
 	"maps"
 	"math"
 	"slices"
@@ -94,21 +95,22 @@ func (p *pace) run(ctx context.Context) error {
 	}
 }
 
-// hear asks the others what they know, and returns who did not answer.
+// hear asks the others what they know, and returns whose counts are not all known by that.
 func (p *pace) hear(ctx context.Context) (missing []string, err error) {
-	return asked(ctx, p.a, askPace, func(_ string, told []counted) { p.learn(told) })
+	return asked(ctx, p.a, askPace, func(_ string, told []counted) error { return p.learn(told) })
 }
 
-// learn keeps what is newer than what is known.
-func (p *pace) learn(told []counted) {
+// learn keeps what is newer than what is known. It returns an error if it cannot compare all of it.
+func (p *pace) learn(told []counted) (err error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.heard == nil {
 		p.heard = map[counter]counted{}
 	}
 	for _, c := range told {
-		alike := slices.Equal(c.Bounds, p.own.Bounds) // else it is of a version that counts lateness otherwise
-		if c.counter != p.own.counter && alike && c.Until > p.heard[c.counter].Until {
+		if !slices.Equal(c.Bounds, p.own.Bounds) {
+			err = errors.New("it counts lateness otherwise") // another version
+		} else if c.counter != p.own.counter && c.Until > p.heard[c.counter].Until {
 			p.heard[c.counter] = c
 		}
 	}
@@ -116,6 +118,7 @@ func (p *pace) learn(told []counted) {
 	for len(p.heard) > maxHeard {
 		delete(p.heard, slices.MinFunc(slices.Collect(maps.Values(p.heard)), byUntil).counter)
 	}
+	return err
 }
 
 func byUntil(x, y counted) int { return cmp.Compare(x.Until, y.Until) }

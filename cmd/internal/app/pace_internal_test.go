@@ -6,14 +6,20 @@ import (
 	"testing"
 )
 
-// Of what another instance tells, all that can be compared is kept, and only what is newer.
+// Of what another instance tells, all that can be compared is kept, and only what is newer. One that counts otherwise
+// is told to be missing, and not left out of a sum that seems whole.
 func TestPace_LearnsWhatItCanCompare(t *testing.T) {
 	t.Parallel()
 	bounds, others := []float64{1, 2}, []float64{1, 3}
 	p := pace{own: counted{counter: counter{"own", 1}, Bounds: bounds}}
-	p.learn([]counted{{counter{"later version", 1}, 5, nil, others}, {counter{"own", 1}, 9, nil, bounds},
+	err := p.learn([]counted{{counter{"later version", 1}, 5, nil, others}, {counter{"own", 1}, 9, nil, bounds},
 		{counter{"b", 1}, 5, nil, bounds}, {counter{"b", 4}, 6, nil, bounds}})
-	p.learn([]counted{{counter{"b", 1}, 4, nil, bounds}, {counter{"b", 4}, 7, nil, bounds}})
+	if err == nil {
+		t.Error("what cannot be compared is not missing")
+	}
+	if err := p.learn([]counted{{counter{"b", 1}, 4, nil, bounds}, {counter{"b", 4}, 7, nil, bounds}}); err != nil {
+		t.Error(err)
+	}
 	got := slices.SortedFunc(maps.Values(p.heard), byUntil)
 	if len(got) != 2 || got[0].counter != (counter{"b", 1}) || got[0].Until != 5 || got[1].Until != 7 {
 		t.Errorf("%+v", got)

@@ -84,7 +84,10 @@ func (a *App) detail() *ops.InstanceDetail {
 
 func (a *App) details(ctx context.Context) (map[string]*ops.InstanceDetail, error) {
 	all := map[string]*ops.InstanceDetail{a.cfg.Instance: a.detail()}
-	_, err := asked(ctx, a, askDetail, func(instance string, d *ops.InstanceDetail) { all[instance] = d })
+	_, err := asked(ctx, a, askDetail, func(instance string, d *ops.InstanceDetail) error {
+		all[instance] = d
+		return nil
+	})
 	return all, err
 }
 
@@ -92,13 +95,17 @@ func (a *App) details(ctx context.Context) (map[string]*ops.InstanceDetail, erro
 func gathered[T any](ctx context.Context, a *App, what string, own []T,
 	at func(T) message.Milli) (all []T, missing []string, err error) {
 	all = own
-	missing, err = asked(ctx, a, what, func(_ string, told []T) { all = append(all, told...) })
+	missing, err = asked(ctx, a, what, func(_ string, told []T) error {
+		all = append(all, told...)
+		return nil
+	})
 	slices.SortStableFunc(all, func(x, y T) int { return cmp.Compare(at(y), at(x)) })
 	return all, missing, err
 }
 
-// asked asks the others, and calls heard with what each tells. It returns who did not answer.
-func asked[T any](ctx context.Context, a *App, what string, heard func(instance string, told T)) ([]string, error) {
+// asked asks the others, and calls heard with what each tells. It returns who gave no answer that could be heard.
+func asked[T any](ctx context.Context, a *App, what string, heard func(instance string, told T) error) ([]string,
+	error) {
 	others, err := a.others.known(ctx)
 	if err != nil {
 		return nil, err
@@ -108,8 +115,7 @@ func asked[T any](ctx context.Context, a *App, what string, heard func(instance 
 		if err := json.Unmarshal(text, &told); err != nil {
 			return fmt.Errorf("read what it tells: %w", err)
 		}
-		heard(instance, told)
-		return nil
+		return heard(instance, told)
 	})
 	return missing, nil
 }
